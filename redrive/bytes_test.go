@@ -57,55 +57,34 @@ func testDrain_hostileBytes(t *testing.T, on database) {
 
 	out := &outbox{}
 	report := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"or\xffders\x00"}}})
-	if report.Redriven != len(messages) || report.Refused != 1 {
-		t.Fatalf("%+v", report)
-	}
+	testkit.Require(t, report.Redriven == len(messages) && report.Refused == 1, "%+v", report)
 	for _, p := range out.All() {
 		want := messages[p.Msg.UUID]
 		if want == nil {
 			want = messages["bytes"]
 		}
 		got := testkit.Must(poison.Decode(withClass(p.Msg)))
-		if p.Msg.UUID != want.UUID || !bytes.Equal(p.Msg.Payload, want.Payload) || !bytes.Equal(got.Origin.Key, all) {
-			t.Errorf("%.10q changed", p.Msg.UUID)
-		}
-		if !maps.Equal(got.Original.Metadata, want.Metadata) {
-			t.Errorf("metadata of %.10q changed", p.Msg.UUID)
-		}
+		testkit.Check(t, p.Msg.UUID == want.UUID && bytes.Equal(p.Msg.Payload, want.Payload) &&
+			bytes.Equal(got.Origin.Key, all), "%.10q changed", p.Msg.UUID)
+		testkit.Check(t, maps.Equal(got.Original.Metadata, want.Metadata), "metadata of %.10q changed", p.Msg.UUID)
 	}
 }
 
-// Promises P1, P2: the settings of the connections do not matter to a drain.
-func TestDrain_mysqlSettings(t *testing.T) {
-	fixture.OnMySQLSettings(t, func(t *testing.T, on database) {
-		testDrain_hostileBytes(t, on)
-		testDrain_refusedLettersStepBack(t, on)
-	})
-}
-
 // Promise P4: a row that is damaged is shown as such, and those behind it come back.
-func TestDrain_damagedRow(t *testing.T) { onEach(t, testDrain_damagedRow) }
-
-func testDrain_damagedRow(t *testing.T, on database) {
-	db := on.Create(t)()
+func TestDrain_damagedRow(t *testing.T) {
+	db := sqliteFile.Create(t)()
 	s := storeOn(t, db)
 	publish(t, s, "orders.dlq", several(3)...)
 	testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET letter_metadata = letter_payload WHERE body = 1`))
 	report, err := redrive.Drain(t.Context(), s, &outbox{}, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-	if err != nil || report.Redriven != 2 || report.Refused != 1 {
-		t.Errorf("%+v, %v", report, err)
-	}
-	if got := list(t, s, letters.Filter{}); len(got) != 1 || !strings.Contains(got[0].Letter.Failure.Description, "damaged") {
-		t.Errorf("%+v", got)
-	}
+	testkit.Check(t, err == nil && report.Redriven == 2 && report.Refused == 1, "%+v, %v", report, err)
+	got := list(t, s, letters.Filter{})
+	testkit.Check(t, len(got) == 1 && strings.Contains(got[0].Letter.Failure.Description, "damaged"), "%+v", got)
 }
 
-// Feature V1, D6: a message that fits its topic comes back even where the history makes it too large, and letters that
-// are too large do not end the drain.
-func TestDrain_tooLarge(t *testing.T) { onEach(t, testDrain_tooLarge) }
-
-func testDrain_tooLarge(t *testing.T, on database) {
-	s := on.NewStore(t)
+// Feature V1, D6: a message comes back without the history that makes it too large. Too large ones end no drain.
+func TestDrain_tooLarge(t *testing.T) {
+	s := sqliteFile.NewStore(t)
 	history := func(l *poison.Letter) {
 		l.Failure.History = []classify.Attempt{{At: time.Unix(1, 0), Class: classify.ClassTransient, Error: "a long story"}}
 	}
@@ -126,13 +105,10 @@ func testDrain_tooLarge(t *testing.T, on database) {
 		return nil
 	}}
 	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Shared: settings.Shared{Classifier: classifier}}})
-	if err != nil || report.Redriven != 1 || report.Failed != 5 {
-		t.Errorf("%+v, %v", report, err)
-	}
+	testkit.Check(t, err == nil && report.Redriven == 1 && report.Failed == 5, "%+v, %v", report, err)
 }
 
-// Feature V1, V3: a message that fills its topic comes back without room for more than the count of its redrives, and
-// one attempt is enough. It goes nowhere else without the keys that say whose it is.
+// Feature V1, V3: what fills its topic comes back with its count alone, and goes nowhere else without its origin.
 func TestDrain_leavesNoRoom(t *testing.T) {
 	live := &outbox{Before: func(_ string, msg *message.Message) error {
 		for key := range msg.Metadata {
@@ -148,17 +124,14 @@ func TestDrain_leavesNoRoom(t *testing.T) {
 		publish(t, s, "orders.dlq", letter("full", "x"))
 		entry := func(poison.Letter) string { return topic }
 		report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 1, ReentryTopic: entry}})
-		if err != nil || report.Redriven != redriven || report.Failed != 1-redriven {
-			t.Errorf("into %q: %+v, %v", topic, report, err)
-		}
+		testkit.Check(t, err == nil && report.Redriven == redriven && report.Failed == 1-redriven,
+			"into %q: %+v, %v", topic, report, err)
 	}
-	if all := live.All(); len(all) != 1 || all[0].Msg.Metadata[poison.KeyRedriveCount] != "1" {
-		t.Errorf("published %v", all)
-	}
+	all := live.All()
+	testkit.Check(t, len(all) == 1 && all[0].Msg.Metadata[poison.KeyRedriveCount] == "1", "published %v", all)
 }
 
-// Feature D6, promise P1: a message of max_allowed_packet less 64 KiB is set aside with the longest story, and comes
-// back as it was. A larger one goes to the queue's fallback.
+// Feature D6, promise P1: max_allowed_packet less 64 KiB comes back as it was. More goes to the queue's fallback.
 func TestDrain_mysqlLargestMessage(t *testing.T) {
 	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "interpolateParams=true"))
 	store, fallback := storeOn(t, db), &outbox{}
@@ -171,34 +144,24 @@ func TestDrain_mysqlLargestMessage(t *testing.T) {
 	for id, size := range map[string]int{"largest": packet - 64<<10, "larger": packet} {
 		msg := message.NewMessage(id, bytes.Repeat([]byte{0}, size)) // an escaped NUL takes two bytes
 		msg.Metadata.Set(poison.KeyOriginalTopic, "orders")
-		if _, err := handler(msg); err != nil {
-			t.Errorf("%s: %v", id, err)
-		}
+		_, err := handler(msg)
+		testkit.Check(t, err == nil, "%s: %v", id, err)
 	}
-	if n := len(fallback.All()); n != 1 || fallback.All()[0].Msg.UUID != "larger" {
-		t.Errorf("%d letters went to the fallback", n)
-	}
+	n := len(fallback.All())
+	testkit.Check(t, n == 1 && fallback.All()[0].Msg.UUID == "larger", "%d letters went to the fallback", n)
 	out := &outbox{}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}}); r.Redriven != 1 {
-		t.Fatalf("%+v", r)
-	}
-	if got := out.All()[0].Msg; got.UUID != "largest" || len(got.Payload) != packet-64<<10 {
-		t.Errorf("%s of %d bytes came back", got.UUID, len(got.Payload))
-	}
+	long := redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}
+	testkit.Equal(t, "redriven", drain(t, store, out, redrive.DrainConfig{Rules: long}).Redriven, 1)
+	got := out.All()[0].Msg
+	testkit.Check(t, got.UUID == "largest" && len(got.Payload) == packet-64<<10,
+		"%s of %d bytes came back", got.UUID, len(got.Payload))
 	list(t, store, status(letters.StatusRedriven))
 }
 
-// Feature D6, V9: letters of 10 MiB are stored, listed, shown and redriven byte for byte, and never many of them are in
-// memory: a page and a drain have 32 MiB, and a list of heads reads no body.
+// Feature D6, V9: letters of 10 MiB come back byte for byte, and few of them are in memory at once: 32 MiB.
 func TestDrain_largeLetters(t *testing.T) {
-	for _, on := range []fixture.Database{fixture.SQLite, fixture.Postgres} {
-		t.Run(on.Name, func(t *testing.T) { testDrain_largeLetters(t, on) }) // one after the other: memory is measured
-	}
-}
-
-func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	const n, size, most = 13, 10 << 20, 100 << 20
-	store := testkit.Must(letters.NewStore(t.Context(), on.Create(t)(), settings.Shared{Service: "shop"}))
+	store := postgresSchema.NewStore(t)
 	payload := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(payload)
@@ -211,45 +174,33 @@ func testDrain_largeLetters(t *testing.T, on fixture.Database) {
 	var begun runtime.MemStats
 	runtime.ReadMemStats(&begun)
 	heads, err := store.Heads(t.Context(), letters.Filter{})
-	if err != nil || len(heads) != n || heads[0].Size < size {
-		t.Fatalf("%+v, %v", heads, err)
-	}
+	testkit.Require(t, err == nil && len(heads) == n && heads[0].Size >= size, "%+v, %v", heads, err)
 	var ended runtime.MemStats
 	runtime.ReadMemStats(&ended)
-	if took := ended.TotalAlloc - begun.TotalAlloc; took > 4<<20 {
-		t.Errorf("a list of heads allocates %d bytes", took)
-	}
-	if page, err := store.List(t.Context(), letters.Filter{}); err != nil || len(page) != 3 {
-		t.Errorf("a page has %d letters, %v", len(page), err)
-	}
-	if l, err := store.Get(t.Context(), heads[2].Seq); err != nil || !bytes.Equal(l.Original.Payload, payload) {
-		t.Errorf("a letter is not shown as it was: %v", err)
-	}
+	took := ended.TotalAlloc - begun.TotalAlloc
+	testkit.Check(t, took <= 4<<20, "a list of heads allocates %d bytes", took)
+	testkit.Equal(t, "a page has letters", len(testkit.Must(store.List(t.Context(), letters.Filter{}))), 3)
+	l, err := store.Get(t.Context(), heads[2].Seq)
+	testkit.Check(t, err == nil && bytes.Equal(l.Original.Payload, payload), "a letter is not shown as it was: %v", err)
 	var mu sync.Mutex
 	var highest uint64
 	redriven := 0
 	out := publisherFunc(func(_ string, messages ...*message.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, msg := range messages {
-			if bytes.Equal(msg.Payload, payload) {
-				redriven++
-			}
+		if bytes.Equal(messages[0].Payload, payload) {
+			redriven++
 		}
 		highest = max(highest, live())
 		return nil
 	})
 	report, err := redrive.Drain(t.Context(), store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: 4}})
-	if err != nil || report.Redriven != n || redriven != n {
-		t.Errorf("%+v, %d as they were, %v", report, redriven, err)
-	}
-	if highest > before+most {
-		t.Errorf("a drain holds %d bytes at once", highest-before)
-	}
+	testkit.Check(t, err == nil && report.Redriven == n && redriven == n,
+		"%+v, %d as they were, %v", report, redriven, err)
+	testkit.Check(t, highest <= before+most, "a drain holds %d bytes at once", highest-before)
 }
 
-// live is how many bytes are in use. The second collection takes what sync.Pool kept at the first: a driver's read
-// buffers.
+// live is how many bytes are in use. The second collection takes the read buffers that sync.Pool kept.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -20,8 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was, and
-// reports its progress.
+// Features V1, V3, V4, promise P2: a drain brings every letter back once, in order, as the message that it was.
 func TestDrain(t *testing.T) { onEach(t, testDrain) }
 
 func testDrain(t *testing.T, on database) {
@@ -46,57 +47,42 @@ func testDrain(t *testing.T, on database) {
 	for i, p := range out.All() {
 		want := fmt.Sprintf("id-%d", i)
 		m := p.Msg.Metadata
-		if p.Topic != "orders" || p.Msg.UUID != want || !bytes.Equal(p.Msg.Payload, []byte("{}")) || m["tenant"] != "blue" ||
-			m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedriveID] != report.ID || m[poison.KeyRedrivenBy] != "ann" ||
-			m[poison.KeyRedrivenAt] == "" || m[poison.KeyOriginalTopic] != "orders" || m[poison.KeyOriginalHandler] != "billing" ||
-			m[poison.KeyAttemptHistory] == "" {
-			t.Fatalf("message %d: %s to %s: %v", i, p.Msg.UUID, p.Topic, m)
-		}
+		testkit.Require(t, p.Topic == "orders" && p.Msg.UUID == want && bytes.Equal(p.Msg.Payload, []byte("{}")) &&
+			m["tenant"] == "blue" && m[poison.KeyRedriveCount] == "1" && m[poison.KeyRedriveID] == report.ID &&
+			m[poison.KeyRedrivenBy] == "ann" && m[poison.KeyRedrivenAt] != "" &&
+			m[poison.KeyOriginalTopic] == "orders" && m[poison.KeyOriginalHandler] == "billing" &&
+			m[poison.KeyAttemptHistory] != "", "message %d: %s to %s: %v", i, p.Msg.UUID, p.Topic, m)
 		for key := range m {
-			if strings.HasPrefix(key, "x-failure-") || key == poison.KeyAttempts || strings.HasSuffix(key, "failed-at") {
-				t.Fatalf("%s is still there", key)
-			}
+			testkit.Require(t, !strings.HasPrefix(key, "x-failure-") && key != poison.KeyAttempts &&
+				!strings.HasSuffix(key, "failed-at"), "%s is still there", key)
 		}
 	}
 	e := list(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusRedriven}, Limit: 1})[0]
-	if e.Marked.By != "ann" || e.Marked.RedriveID != report.ID {
-		t.Errorf("%+v", e.Marked)
-	}
+	testkit.Check(t, e.Marked.By == "ann" && e.Marked.RedriveID == report.ID, "%+v", e.Marked)
 	wantCount(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusRedriven}, RedriveIDs: []string{report.ID}}, 120)
-	if again := drain(t, store, out, orders); again.Taken != 0 || again.ID == report.ID {
-		t.Errorf("%+v", again)
-	}
+	again := drain(t, store, out, orders)
+	testkit.Check(t, again.Taken == 0 && again.ID != report.ID, "%+v", again)
 }
 
 // Feature V5: filter and maximum choose what is taken.
-func TestDrain_chooses(t *testing.T) { onEach(t, testDrain_chooses) }
-
-func testDrain_chooses(t *testing.T, on database) {
-	store, out := on.NewStore(t), &outbox{}
+func TestDrain_chooses(t *testing.T) {
+	store, out := sqliteFile.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(10)...)
 	publish(t, store, "orders.dlq", letter("x", "x", func(l *poison.Letter) { l.Failure.Reason = "bad" }))
 	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{Reasons: []string{"bad"}}}})
-	if r.Redriven != 1 || out.IDs()["x"] != 1 {
-		t.Fatalf("%+v", r)
-	}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Max: 3}); r.Taken != 3 || r.Redriven != 3 {
-		t.Fatalf("%+v", r)
-	}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{MaxSeq: 5}}}); r.Redriven != 2 {
-		t.Fatalf("%+v", r)
-	}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair"}}); r.Redriven != 5 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Require(t, r.Redriven == 1 && out.IDs()["x"] == 1, "%+v", r)
+	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Max: 3})
+	testkit.Require(t, r.Taken == 3 && r.Redriven == 3, "%+v", r)
+	upTo := redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{MaxSeq: 5}}}
+	testkit.Equal(t, "redriven", drain(t, store, out, upTo).Redriven, 2)
+	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair"}})
+	testkit.Require(t, r.Redriven == 5, "%+v", r)
 	for _, p := range out.All()[6:] {
-		if p.Topic != "repair" {
-			t.Errorf("published to %s", p.Topic)
-		}
+		testkit.Check(t, p.Topic == "repair", "published to %s", p.Topic)
 	}
 }
 
-// Feature V8, promises P1, P6: a letter whose topic is not allowed goes nowhere and goes on waiting, where an operator
-// sees it, and the report says how many of which topics there are.
+// Feature V8, promises P1, P6: letters of other topics wait, and the report counts them by topic.
 func TestDrain_allowList(t *testing.T) { onEach(t, testDrain_allowList) }
 
 func testDrain_allowList(t *testing.T, on database) {
@@ -114,32 +100,26 @@ func testDrain_allowList(t *testing.T, on database) {
 	for range 2 { // the second drain changes nothing
 		r := drain(t, store, out, config)
 		want := map[string]int{"payments": 2, "": 1, "orders ": 1}
-		if r.Refused != 4 || r.Taken != r.Redriven || len(out.All()) != 1 || !maps.Equal(r.RefusedTopics, want) {
-			t.Fatalf("%+v", r)
-		}
+		testkit.Require(t, r.Refused == 4 && r.Taken == r.Redriven && len(out.All()) == 1 &&
+			maps.Equal(r.RefusedTopics, want), "%+v", r)
 	}
 	wantCount(t, store, letters.Filter{}, 4)
-	if groups, err := store.Groups(t.Context(), letters.Filter{Topics: []string{"payments"}}); err != nil || len(groups) != 1 || groups[0].Count != 2 {
-		t.Errorf("%+v, %v", groups, err)
-	}
+	groups, err := store.Groups(t.Context(), letters.Filter{Topics: []string{"payments"}})
+	testkit.Check(t, err == nil && len(groups) == 1 && groups[0].Count == 2, "%+v, %v", groups, err)
 	chosen := redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{Topics: []string{"orders "}}}}
 	if r := drain(t, store, out, chosen); r.Refused != 1 || r.Taken != 0 {
 		t.Errorf("of the chosen: %+v", r)
 	}
 	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"payments", "unused"}}})
-	if r.Redriven != 1 || r.Quarantined != 1 || r.Refused != 2 || out.All()[1].Topic != "payments" {
-		t.Fatalf("%+v", r)
-	}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair"}}); r.Redriven != 2 || r.Refused != 0 {
-		t.Errorf("%+v", r)
-	}
+	testkit.Require(t, r.Redriven == 1 && r.Quarantined == 1 && r.Refused == 2 && out.All()[1].Topic == "payments",
+		"%+v", r)
+	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"repair"}, To: "repair"}})
+	testkit.Check(t, r.Redriven == 2 && r.Refused == 0, "%+v", r)
 }
 
 // Promise P6: the report names the topics with the most letters, however many there are.
-func TestDrain_manyTopicsRefused(t *testing.T) { onEach(t, testDrain_manyTopicsRefused) }
-
-func testDrain_manyTopicsRefused(t *testing.T, on database) {
-	store := on.NewStore(t)
+func TestDrain_manyTopicsRefused(t *testing.T) {
+	store := sqliteFile.NewStore(t)
 	var all []*message.Message
 	for i := range 30 {
 		for j := range i + 1 {
@@ -148,16 +128,13 @@ func testDrain_manyTopicsRefused(t *testing.T, on database) {
 	}
 	publish(t, store, "orders.dlq", all...)
 	r := drain(t, store, &outbox{}, orders)
-	if r.Refused != 465 || len(r.RefusedTopics) != 20 || r.RefusedTopics["topic-29"] != 30 || r.RefusedTopics["topic-10"] != 11 {
-		t.Errorf("%+v", r)
-	}
+	testkit.Check(t, r.Refused == 465 && len(r.RefusedTopics) == 20 && r.RefusedTopics["topic-29"] == 30 &&
+		r.RefusedTopics["topic-10"] == 11, "%+v", r)
 }
 
 // Feature V3, promise P6: a letter that came back as often as is allowed is quarantined; counts that cannot be are 0.
-func TestDrain_maxRedrives(t *testing.T) { onEach(t, testDrain_maxRedrives) }
-
-func testDrain_maxRedrives(t *testing.T, on database) {
-	store, out := on.NewStore(t), &outbox{}
+func TestDrain_maxRedrives(t *testing.T) {
+	store, out := sqliteFile.NewStore(t), &outbox{}
 	var messages []*message.Message
 	for _, count := range []string{"-1", "garbage", "99999999999999999999", "", "2", "3", "4"} {
 		msg := letter("id "+count, "a")
@@ -166,48 +143,25 @@ func testDrain_maxRedrives(t *testing.T, on database) {
 	}
 	publish(t, store, "orders.dlq", messages...)
 	r := drain(t, store, out, orders)
-	if r.Redriven != 5 || r.Quarantined != 2 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Require(t, r.Redriven == 5 && r.Quarantined == 2, "%+v", r)
 	for _, p := range out.All() {
 		want := "1"
 		if p.Msg.UUID == "id 2" {
 			want = "3"
 		}
-		if got := p.Msg.Metadata.Get(poison.KeyRedriveCount); got != want {
-			t.Errorf("%s: count %s", p.Msg.UUID, got)
-		}
+		got := p.Msg.Metadata.Get(poison.KeyRedriveCount)
+		testkit.Check(t, got == want, "%s: count %s", p.Msg.UUID, got)
 	}
 	e := list(t, store, status(letters.StatusQuarantined))
-	if len(e) != 2 || e[0].Marked.Reason != classify.ReasonMaxRedrives || e[0].Letter.Failure.Reason != "no_such_customer" {
-		t.Fatalf("%+v", e)
-	}
+	testkit.Require(t, len(e) == 2 && e[0].Marked.Reason == classify.ReasonMaxRedrives &&
+		e[0].Letter.Failure.Reason == "no_such_customer", "%+v", e)
 	r = drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, MaxRedrives: 4, Filter: status(letters.StatusQuarantined)}})
-	if r.Redriven != 1 || r.Quarantined != 1 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Require(t, r.Redriven == 1 && r.Quarantined == 1, "%+v", r)
 }
 
-// Feature D7: letters of Watermill's PoisonQueue come back too, without its keys.
-func TestDrain_watermillLetter(t *testing.T) { onEach(t, testDrain_watermillLetter) }
-
-func testDrain_watermillLetter(t *testing.T, on database) {
-	store, out := on.NewStore(t), &outbox{}
-	msg := message.NewMessage("1", []byte("a"))
-	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", "handler_poisoned": "billing", "k": "v"})
-	publish(t, store, "poison", msg)
-	wantCount(t, store, letters.Filter{Handlers: []string{"billing"}}, 1)
-	if r := drain(t, store, out, orders); r.Redriven != 1 {
-		t.Fatalf("%+v", r)
-	}
-	if m := out.All()[0].Msg.Metadata; m["k"] != "v" || m["reason_poisoned"] != "" || m[poison.KeyOriginalTopic] != "orders" {
-		t.Errorf("%v", m)
-	}
-}
-
-// Promise P6: an unsafe configuration is an error that names the field.
-func TestDrain_construction(t *testing.T) {
-	store, allow := newStore(t), []string{"orders"}
+// Promises P1, P6: an unsafe configuration of a drain or a handler is an error that names the field.
+func TestConstruction(t *testing.T) {
+	store, ctx, allow := newStore(t), t.Context(), []string{"orders"}
 	rules := func(change func(*redrive.Rules)) redrive.DrainConfig {
 		c := redrive.DrainConfig{Rules: redrive.Rules{Allow: allow}}
 		change(&c.Rules)
@@ -224,24 +178,64 @@ func TestDrain_construction(t *testing.T) {
 		"MaxRedrives (-1)":                     rules(func(r *redrive.Rules) { r.MaxRedrives = -1 }),
 		"PublishAttempts (-1)":                 rules(func(r *redrive.Rules) { r.PublishAttempts = -1 }),
 		"DrainConfig.Max is -1":                {Rules: allowOrders, Max: -1},
-		"DrainConfig.Filter.NewestFirst":       rules(func(r *redrive.Rules) { r.Filter = letters.Filter{NewestFirst: true} }),
-		"DrainConfig.Filter.Limit":             rules(func(r *redrive.Rules) { r.Filter = letters.Filter{Limit: 5} }),
+		"DrainConfig.Filter.NewestFirst":       rules(func(r *redrive.Rules) { r.Filter.NewestFirst = true }),
+		"DrainConfig.Filter.Limit":             rules(func(r *redrive.Rules) { r.Filter.Limit = 5 }),
 		"DrainConfig.Filter: letters: Filter.": rules(func(r *redrive.Rules) { r.Filter = status("x") }),
-		"Filter.IDs lists 501":                 rules(func(r *redrive.Rules) { r.Filter = letters.Filter{IDs: make([]string, 501)} }),
+		"Filter.IDs lists 501":                 rules(func(r *redrive.Rules) { r.Filter.IDs = make([]string, 501) }),
 		"DrainConfig.Allow and":                rules(func(r *redrive.Rules) { r.Allow = slices.Repeat(allow, 501) }),
 	} {
-		testkit.Says(t, testkit.Err(redrive.Drain(t.Context(), store, &outbox{}, c)), field)
+		testkit.Says(t, testkit.Err(redrive.Drain(ctx, store, &outbox{}, c)), field)
 	}
-	testkit.Says(t, testkit.Err(redrive.Drain(t.Context(), store, newStore(t), orders)), "is a dead-letter Store")
-	if _, err := redrive.NewHandler(store, redrive.HandlerConfig{Rules: redrive.Rules{Allow: allow}, Park: store}); err == nil || !strings.Contains(err.Error(), "the publisher is a dead-letter Store") {
-		t.Error(err)
+	topic := func(change func(*topicDrain)) error {
+		c := topicConfig(t, &outbox{}, &outbox{})
+		change(&c)
+		return testkit.Err(c.drain(ctx))
+	}
+	plan := func(change func(*redrive.DrainTopicConfig)) error {
+		c := redrive.DrainTopicConfig{Rules: allowOrders, Topic: "orders.dlq"}
+		change(&c)
+		return testkit.Err(redrive.Inside().PlanTopic(ctx, &shelf{}, c))
+	}
+	handler := func(change func(*redrive.HandlerConfig)) error {
+		c := redrive.HandlerConfig{Rules: allowOrders, Park: &outbox{}}
+		change(&c)
+		return testkit.Err(redrive.NewHandler(&outbox{}, c))
 	}
 	var none context.Context
-	for missing, call := range map[string]func() error{
-		"the publisher is nil": func() error { _, err := redrive.Drain(t.Context(), store, (*outbox)(nil), orders); return err },
-		"the Store is nil":     func() error { _, err := redrive.Drain(t.Context(), nil, &outbox{}, orders); return err },
-		"the context is nil":   func() error { _, err := redrive.Drain(none, store, &outbox{}, orders); return err },
+	closed := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	testkit.NoError(t, closed.Close())
+	for _, row := range []struct {
+		says string
+		err  error
+	}{
+		{"the publisher is nil", testkit.Err(redrive.Drain(ctx, store, (*outbox)(nil), orders))},
+		{"the Store is nil", testkit.Err(redrive.Drain(ctx, nil, &outbox{}, orders))},
+		{"the context is nil", testkit.Err(redrive.Drain(none, store, &outbox{}, orders))},
+		{"the subscriber is nil", topic(func(c *topicDrain) { c.sub = nil })},
+		{"closed", topic(func(c *topicDrain) { c.sub = closed })},
+		{"DrainTopicConfig.Topic", topic(func(c *topicDrain) { c.Topic = "" })},
+		{"DrainTopicConfig.IdleAfter", topic(func(c *topicDrain) { c.IdleAfter = -1 })},
+		{"the publisher is nil", topic(func(c *topicDrain) { c.live = nil })},
+		{"DrainTopicConfig.Allow", topic(func(c *topicDrain) { c.Allow = nil })},
+		{"DrainTopicConfig.Topic", plan(func(c *redrive.DrainTopicConfig) { c.Topic = "" })},
+		{"DrainTopicConfig.Allow", plan(func(c *redrive.DrainTopicConfig) { c.Allow = nil })},
+		{"choose rows of a Store", plan(func(c *redrive.DrainTopicConfig) { c.Filter.After = 1 })},
+		{"is nil", testkit.Err(redrive.Inside().PlanTopic(ctx, nil, redrive.DrainTopicConfig{}))},
+		{"HandlerConfig.Park", handler(func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) })},
+		{"the publisher is a dead-letter Store",
+			testkit.Err(redrive.NewHandler(store, redrive.HandlerConfig{Rules: allowOrders, Park: store}))},
+		{"HandlerConfig.Allow", handler(func(c *redrive.HandlerConfig) { c.Allow = nil })},
+		{"HandlerConfig.To and ReentryTopic", handler(func(c *redrive.HandlerConfig) {
+			c.To, c.ReentryTopic = "orders", func(poison.Letter) string { return "" }
+		})},
+		{"HandlerConfig.Filter: Statuses", handler(func(c *redrive.HandlerConfig) { c.Filter.MaxSeq = 1 })},
+		{"nil", testkit.Err(redrive.NewHandler(nil, redrive.HandlerConfig{Rules: allowOrders, Park: &outbox{}}))},
+		{"nil", newHandler(t, &outbox{}, redrive.HandlerConfig{Park: &outbox{}}).Handle(nil)},
 	} {
-		testkit.Says(t, call(), missing)
+		testkit.Says(t, row.err, row.says)
+	}
+	type shows struct{ message.Publisher } // a Store is no way back, also not behind decorators
+	for _, pub := range []message.Publisher{store, shows{store}, metered{store}, &shows{metered{shows{store}}}} {
+		testkit.Says(t, testkit.Err(redrive.Drain(ctx, store, pub, orders)), "is a dead-letter Store")
 	}
 }

@@ -19,18 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-func exampleDB() (db *sql.DB, remove func()) {
-	dir, err := os.MkdirTemp("", "redrive")
-	if err != nil {
-		panic(err)
-	}
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
-	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
-}
-
 // failing is a message that a handler gave up on.
 func failing(id, why string) *message.Message {
 	return poison.Letter{
@@ -42,8 +30,16 @@ func failing(id, why string) *message.Message {
 
 // A drain brings back what a filter chooses, to the topics that are allowed.
 func ExampleDrain() {
-	db, remove := exampleDB()
-	defer remove()
+	dir, err := os.MkdirTemp("", "redrive")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = db.Close() }()
 	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
 	if err != nil {
 		panic(err)

@@ -35,8 +35,7 @@ func newHandler(t testing.TB, live message.Publisher, c redrive.HandlerConfig) *
 	return h
 }
 
-// Features V1, V3, V4, V5, V8, promises P1, P2: what is chosen goes back to its topic; all else is parked unchanged, or
-// quarantined with the reason, and acked.
+// Features V1, V3, V4, V5, V8, promises P1, P2: what is chosen goes back, all else is parked or quarantined.
 func TestHandler_router(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	live, park := &outbox{}, &outbox{}
@@ -65,27 +64,24 @@ func TestHandler_router(t *testing.T) {
 
 	for _, p := range live.All() {
 		m := p.Msg.Metadata
-		if p.Topic != "orders" || m[poison.KeyRedriveCount] != "1" || m[poison.KeyRedrivenBy] != "night shift" || poison.Inside().IsLetter(p.Msg) ||
-			m[poison.KeyOriginalTopic] != "orders" || m["tenant"] != "blue" || string(p.Msg.Payload) != string(in[p.Msg.UUID].Payload) {
-			t.Errorf("%s to %s: %v", p.Msg.UUID, p.Topic, m)
-		}
-		if p.Msg.UUID != "good" && p.Msg.UUID != "negated" {
-			t.Errorf("%s went to %s", p.Msg.UUID, p.Topic)
-		}
+		testkit.Check(t, p.Topic == "orders" && m[poison.KeyRedriveCount] == "1" &&
+			m[poison.KeyRedrivenBy] == "night shift" && !poison.Inside().IsLetter(p.Msg) &&
+			m[poison.KeyOriginalTopic] == "orders" && m["tenant"] == "blue" &&
+			string(p.Msg.Payload) == string(in[p.Msg.UUID].Payload), "%s to %s: %v", p.Msg.UUID, p.Topic, m)
+		testkit.Check(t, (p.Msg.UUID == "good" || p.Msg.UUID == "negated"), "%s went to %s", p.Msg.UUID, p.Topic)
 	}
 	for _, p := range park.All() {
 		want := in[p.Msg.UUID]
 		if p.Msg.UUID == "thrice" {
 			want = want.Copy()
 			want.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-			if p.Topic != "orders.dlq.quarantine" || p.Topic != (naming.Scheme{}).QuarantineTopic("orders.dlq") || !p.Msg.Equals(want) {
-				t.Errorf("quarantined in %s: %v", p.Topic, p.Msg.Metadata)
-			}
+			testkit.Check(t, p.Topic == "orders.dlq.quarantine" &&
+				p.Topic == (naming.Scheme{}).QuarantineTopic("orders.dlq") && p.Msg.Equals(want),
+				"quarantined in %s: %v", p.Topic, p.Msg.Metadata)
 			continue
 		}
-		if p.Topic != "orders.dlq.parked" || !p.Msg.Equals(want) {
-			t.Errorf("%s was parked in %s: %v", p.Msg.UUID, p.Topic, p.Msg.Metadata)
-		}
+		testkit.Check(t, p.Topic == "orders.dlq.parked" && p.Msg.Equals(want),
+			"%s was parked in %s: %v", p.Msg.UUID, p.Topic, p.Msg.Metadata)
 	}
 }
 
@@ -106,19 +102,15 @@ func TestHandler_publisherDown(t *testing.T) {
 	}
 	live := &outbox{Before: refuse}
 	testkit.NoError(t, newHandler(t, live, c).Handle(letter("1", "a")))
-	if p := park.All(); len(p) != 1 || p[0].Topic != "unknown.parked" || len(parked) != 1 || !errors.Is(parked[0], errDown) || errs != 2 {
-		t.Errorf("%v %v %d", p, parked, errs)
-	}
+	p := park.All()
+	testkit.Check(t, len(p) == 1 && p[0].Topic == "unknown.parked" && len(parked) == 1 &&
+		errors.Is(parked[0], errDown) && errs == 2, "%v %v %d", p, parked, errs)
 	c.Park = &outbox{Before: func(string, *message.Message) error { panic("park") }}
-	if err := newHandler(t, live, c).Handle(letter("1", "a")); !errors.Is(err, errDown) || !strings.Contains(err.Error(), "unknown.parked") {
-		t.Errorf("%v", err)
-	}
-	if len(parked) != 1 {
-		t.Error("a letter that was not parked is told as parked")
-	}
-	if err := newHandler(t, live, c).Handle(letter("1", "a", redrivenTimes(9))); err == nil {
-		t.Error("a quarantine that fails is an error")
-	}
+	err := newHandler(t, live, c).Handle(letter("1", "a"))
+	testkit.Check(t, errors.Is(err, errDown) && strings.Contains(err.Error(), "unknown.parked"), "%v", err)
+	testkit.Check(t, len(parked) == 1, "a letter that was not parked is told as parked")
+	testkit.Check(t, newHandler(t, live, c).Handle(letter("1", "a", redrivenTimes(9))) != nil,
+		"a quarantine that fails is an error")
 }
 
 // Promise P3: a message whose context ends in the wait for its turn is given back, and nothing is published.
@@ -137,9 +129,8 @@ func TestHandler_givesBack(t *testing.T) {
 	for range 2 {
 		testkit.Is(t, <-errs, context.Canceled)
 	}
-	if len(live.All()) != 1 || len(park.All()) != 0 {
-		t.Errorf("published %d, parked %d", len(live.All()), len(park.All()))
-	}
+	testkit.Equal(t, "published", len(live.All()), 1)
+	testkit.Equal(t, "parked", len(park.All()), 0)
 }
 
 // Feature D12: under a router-level queue, a redrive handler that fails is not dead-lettered into .dlq.dlq.
@@ -158,22 +149,14 @@ func TestHandler_underQueue(t *testing.T) {
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
 		r.AddMiddleware(queue.Middleware)
 		r.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
-		r.AddConsumerHandler("billing", "orders", pubsub, func(*message.Message) error { return errDown })
 	})
 	publish(t, pubsub, "orders.dlq", letter("1", "a"))
 	eventually(t, "the letter is parked after all", func() bool { return len(park.All()) == 1 })
-	if n := len(dead.All()); n != 0 || refusals.Load() != 5 {
-		t.Errorf("%d letters of a letter, %d refusals", n, refusals.Load())
-	}
-	publish(t, pubsub, "orders", message.NewMessage("2", nil))
-	eventually(t, "the queue still protects the live handler", func() bool { return len(dead.All()) == 1 })
-	if topic := dead.All()[0].Topic; topic != "orders.dlq" {
-		t.Errorf("dead-lettered in %s", topic)
-	}
+	testkit.Equal(t, "letters of a letter", len(dead.All()), 0)
+	testkit.Equal(t, "refusals", refusals.Load(), 5)
 }
 
-// Promise P6: through a router and back, a letter that always fails goes round MaxRedrives times and then rests. The
-// context of the redrive does not leak into the live handler, even where the pub/sub hands contexts on.
+// Promise P6: what always fails goes round MaxRedrives times. No context of the redrive reaches the live handler.
 func TestHandler_loopEnds(t *testing.T) {
 	live := gochannel.NewGoChannel(gochannel.Config{PreserveContext: true}, watermill.NopLogger{})
 	dead := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
@@ -185,9 +168,7 @@ func TestHandler_loopEnds(t *testing.T) {
 		r.AddMiddleware(queue.Middleware)
 		r.AddPlugin(h.Plugin(dead, "orders.dlq"))
 		r.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error {
-			if chain.IsOwn(msg.Context()) {
-				t.Error("the live message counts as one of Spillway's own")
-			}
+			testkit.Check(t, !chain.IsOwn(msg.Context()), "the live message counts as one of Spillway's own")
 			handled.Add(1)
 			return classify.Permanent(errDown)
 		})
@@ -207,36 +188,11 @@ func TestHandler_quarantinesWatermillLetter(t *testing.T) {
 	maps.Copy(msg.Metadata, message.Metadata{"reason_poisoned": "boom", "topic_poisoned": "orders", poison.KeyRedriveCount: "3"})
 	testkit.NoError(t, newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park}).Handle(msg))
 	l, err := poison.Decode(park.All()[0].Msg)
-	if err != nil || l.Failure.Reason != classify.ReasonMaxRedrives || l.Failure.Description != "boom" || l.Origin.Topic != "orders" {
-		t.Errorf("%+v, %v", l, err)
-	}
+	testkit.Check(t, err == nil && l.Failure.Reason == classify.ReasonMaxRedrives && l.Failure.Description == "boom" &&
+		l.Origin.Topic == "orders", "%+v, %v", l, err)
 }
 
-// Promises P1, P6: an unsafe configuration is an error that names the field.
-func TestHandler_construction(t *testing.T) {
-	good := redrive.HandlerConfig{Rules: allowOrders, Park: &outbox{}}
-	for field, change := range map[string]func(*redrive.HandlerConfig){
-		"HandlerConfig.Park":  func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) },
-		"HandlerConfig.Allow": func(c *redrive.HandlerConfig) { c.Allow = nil },
-		"HandlerConfig.To and ReentryTopic": func(c *redrive.HandlerConfig) {
-			c.To, c.ReentryTopic = "orders", func(poison.Letter) string { return "" }
-		},
-		"HandlerConfig.Filter: Statuses": func(c *redrive.HandlerConfig) { c.Filter.MaxSeq = 1 },
-	} {
-		c := good
-		change(&c)
-		testkit.Says(t, testkit.Err(redrive.NewHandler(&outbox{}, c)), field)
-	}
-	if _, err := redrive.NewHandler(nil, good); err == nil {
-		t.Error("no publisher is an error")
-	}
-	if err := newHandler(t, &outbox{}, good).Handle(nil); err == nil {
-		t.Error("a nil message is an error")
-	}
-}
-
-// Promise P1: a publisher that the router closes with another handler is an error at the start, also behind a
-// decorator.
+// Promise P1: a publisher that the router closes with another handler is an error at the start.
 func TestHandler_publisherOfAnotherHandler(t *testing.T) {
 	shared := &outbox{}
 	for name, h := range map[string]*redrive.Handler{
@@ -250,7 +206,42 @@ func TestHandler_publisherOfAnotherHandler(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on
 		defer cancel()
 		testkit.Says(t, router.Run(ctx), name+" (")
-		testkit.NoError(t, h.CheckPublisher(&outbox{}))
 		_ = pubsub.Close()
+	}
+}
+
+// Features V1, V8: the origin decides whether a letter is allowed, and ReentryTopic where it then enters.
+func TestReentryTopic(t *testing.T) {
+	stage := func(poison.Letter) string { return "orders.billing.retry.5s" }
+	panics := func(poison.Letter) string { panic("boom") }
+	for name, row := range map[string]struct {
+		origin string
+		entry  func(poison.Letter) string
+		want   string // none if it is parked
+	}{
+		"at a stage":            {"orders", stage, "orders.billing.retry.5s"},
+		"at the origin":         {"orders", func(poison.Letter) string { return "" }, "orders"},
+		"nobody says":           {"orders", nil, "orders"},
+		"panics":                {"orders", panics, "orders"},
+		"forged origin":         {"secrets", stage, ""},
+		"no origin":             {"", stage, ""},
+		"forged origin, panics": {"secrets", panics, ""},
+	} {
+		store, live, drained, park := newStore(t), &outbox{}, &outbox{}, &outbox{}
+		msg, rules := letter("1", "{}", from(row.origin)), redrive.Rules{Allow: []string{"orders"}, ReentryTopic: row.entry}
+		testkit.NoError(t, newHandler(t, live, redrive.HandlerConfig{Rules: rules, Park: park}).Handle(msg))
+		publish(t, store, "orders.dlq", msg)
+		drain(t, store, drained, redrive.DrainConfig{Rules: rules})
+		for _, out := range []*outbox{live, drained} {
+			taken, parked := out.All(), park.All()
+			if row.want == "" {
+				testkit.Check(t, len(taken) == 0 && len(parked) == 1 && parked[0].Topic == "unknown.parked",
+					"%s: enters as %v, parked %v", name, taken, parked)
+				continue
+			}
+			testkit.Check(t, len(parked) == 0 && len(taken) == 1 && taken[0].Topic == row.want &&
+				taken[0].Msg.UUID == "1" && taken[0].Msg.Metadata[poison.KeyOriginalTopic] == row.origin &&
+				!poison.Inside().IsLetter(taken[0].Msg), "%s: enters as %v, parked %v", name, taken, parked)
+		}
 	}
 }

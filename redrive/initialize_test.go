@@ -48,24 +48,21 @@ func (s *strict) Publish(topic string, messages ...*message.Message) error {
 	return s.outbox.Publish(topic, messages...)
 }
 
-// Feature D16, promise P4: what a handler parks and quarantines has a place before its first letter comes, whichever
-// way the handler is used; a place that cannot be made is an error at start-up.
+// Feature D16, promise P4: parked and quarantined letters have a place before the first comes, or it is an error.
 func TestParkIsInitialized(t *testing.T) {
 	over, unchosen := letter("over", "a", redrivenTimes(3)), message.NewMessage("plain", nil)
 	both := func(t *testing.T, park *strict, topic string) {
 		t.Helper()
 		eventually(t, "both are placed", func() bool { return len(park.All()) == 2 })
-		if want := []string{topic + ".parked", topic + ".quarantine"}; !slices.Equal(park.topics, want) || !slices.Equal(park.sources, []string{topic}) {
-			t.Errorf("made %v for %v", park.topics, park.sources)
-		}
+		want := []string{topic + ".parked", topic + ".quarantine"}
+		testkit.Check(t, slices.Equal(park.topics, want) && slices.Equal(park.sources, []string{topic}),
+			"made %v for %v", park.topics, park.sources)
 	}
 	t.Run("plugin", func(t *testing.T) {
 		pubsub, park := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), &strict{}
 		h := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park})
 		testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
-		if len(park.topics) != 2 {
-			t.Errorf("at the start there are %v", park.topics)
-		}
+		testkit.Check(t, len(park.topics) == 2, "at the start there are %v", park.topics)
 		publish(t, pubsub, "orders.dlq", over.Copy(), unchosen.Copy())
 		both(t, park, "orders.dlq")
 	})
@@ -79,9 +76,8 @@ func TestParkIsInitialized(t *testing.T) {
 	})
 	t.Run("drain", func(t *testing.T) {
 		park := &strict{}
-		if report, err := topicConfig(t, &outbox{}, park, over, unchosen).drain(t.Context()); err != nil || report.Taken != 2 {
-			t.Errorf("%+v, %v", report, err)
-		}
+		report, err := topicConfig(t, &outbox{}, park, over, unchosen).drain(t.Context())
+		testkit.Check(t, err == nil && report.Taken == 2, "%+v, %v", report, err)
 		both(t, park, "orders.dlq")
 	})
 	t.Run("cannot", func(t *testing.T) {
@@ -94,9 +90,8 @@ func TestParkIsInitialized(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), deadline) // a router that starts runs on
 		defer cancel()
 		for _, err := range []error{router.Run(ctx), draining} {
-			if err == nil || !strings.Contains(err.Error(), "orders.dlq.parked") || !strings.Contains(err.Error(), errDown.Error()) {
-				t.Error(err)
-			}
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), "orders.dlq.parked") &&
+				strings.Contains(err.Error(), errDown.Error()), "%v", err)
 		}
 		_ = pubsub.Close()
 	})
@@ -110,16 +105,14 @@ func (m metered) Publish(topic string, messages ...*message.Message) error {
 }
 func (m metered) Close() error { return m.pub.Close() }
 
-// Feature D16: a Park that hides its initializer is refused at construction, of a drain too, and goes with
-// WithInitializer.
+// Feature D16: a Park that hides its initializer is refused, and goes with WithInitializer.
 func TestParkThatHidesItsInitializer(t *testing.T) {
 	park := &strict{}
 	_, err := redrive.NewHandler(&outbox{}, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Park: metered{park}})
 	_, draining := topicConfig(t, &outbox{}, metered{park}).drain(t.Context())
 	for _, err := range []error{err, draining} {
-		if err == nil || !strings.Contains(err.Error(), "Config.Park: ") || !strings.Contains(err.Error(), "poison.WithInitializer") {
-			t.Errorf("got %v", err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "Config.Park: ") &&
+			strings.Contains(err.Error(), "poison.WithInitializer"), "got %v", err)
 	}
 	newHandler(t, &outbox{}, redrive.HandlerConfig{Park: poison.WithInitializer(metered{park}, poison.TopicsExist)})
 }
@@ -134,7 +127,6 @@ func TestHandler_quarantinesWhatIsTooLarge(t *testing.T) {
 	}}
 	h := newHandler(t, &outbox{}, redrive.HandlerConfig{Park: park})
 	msg := letter("1", "a", redrivenTimes(3))
-	if err := h.Handle(msg); err != nil || len(park.All()) != 1 || !park.All()[0].Msg.Equals(msg) {
-		t.Errorf("%v: %v", park.All(), err)
-	}
+	testkit.NoError(t, h.Handle(msg))
+	testkit.Check(t, len(park.All()) == 1 && park.All()[0].Msg.Equals(msg), "%v", park.All())
 }

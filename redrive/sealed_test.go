@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -31,17 +30,14 @@ func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poiso
 func wantAsPublished(t testing.TB, published fixture.Published) {
 	t.Helper()
 	got, want := poison.Read(published.Msg).Original, poison.Read(letter(published.Msg.UUID, "secret of "+published.Msg.UUID)).Original
-	if !bytes.Equal(got.Payload, want.Payload) || !maps.Equal(got.Metadata, want.Metadata) || published.Topic != "orders" || published.Msg.Metadata[poison.KeySealed] != "" {
-		t.Errorf("redriven to %s: %q %v", published.Topic, got.Payload, published.Msg.Metadata)
-	}
+	testkit.Check(t, bytes.Equal(got.Payload, want.Payload) && maps.Equal(got.Metadata, want.Metadata) &&
+		published.Topic == "orders" && published.Msg.Metadata[poison.KeySealed] == "",
+		"redriven to %s: %q %v", published.Topic, got.Payload, published.Msg.Metadata)
 }
 
-// Feature D14: a drain of a Store redrives sealed letters byte for byte, and goes on behind those that do not open,
-// which stay as they are.
-func TestDrain_sealed(t *testing.T) { onEach(t, testDrain_sealed) }
-
-func testDrain_sealed(t *testing.T, on database) {
-	db := on.Create(t)()
+// Feature D14: a drain redrives sealed letters byte for byte, and leaves those that do not open as they are.
+func TestDrain_sealed(t *testing.T) {
+	db := sqliteFile.Create(t)()
 	plain := storeOn(t, db)
 	k1, _ := fixture.Sealer(t, "k1")
 	k2, _ := fixture.Sealer(t, "k2", "k1")
@@ -56,52 +52,50 @@ func testDrain_sealed(t *testing.T, on database) {
 	c := orders
 	c.Logger = log
 	report := drain(t, store, live, c)
-	if report.Redriven != 3 || report.Sealed != 2 || report.Refused != 0 || report.Taken != 3 || !strings.Contains(report.SealError.Error(), `"k3"`) {
-		t.Errorf("%+v", report)
-	}
+	testkit.Check(t, report.Redriven == 3 && report.Sealed == 2 && report.Refused == 0 && report.Taken == 3 &&
+		strings.Contains(report.SealError.Error(), `"k3"`), "%+v", report)
 	for _, published := range live.All() {
 		wantAsPublished(t, published)
 	}
-	if ids := live.IDs(); len(ids) != 3 || ids["old"]+ids["clear"]+ids["new"] != 3 {
-		t.Errorf("redriven %v", ids)
-	}
+	ids := live.IDs()
+	testkit.Check(t, len(ids) == 3 && ids["old"]+ids["clear"]+ids["new"] == 3, "redriven %v", ids)
 	after := list(t, store, letters.Filter{})
-	if len(after) != 2 {
-		t.Fatalf("%d letters wait", len(after))
-	}
+	testkit.Require(t, len(after) == 2, "%d letters wait", len(after))
 	for i, l := range after {
-		if l.Seq != before[i].Seq || !bytes.Equal(l.Original.Payload, before[i].Original.Payload) || !maps.Equal(l.Original.Metadata, before[i].Original.Metadata) {
-			t.Errorf("the letter %s changed", l.Original.UUID)
-		}
+		testkit.Check(t, l.Seq == before[i].Seq && bytes.Equal(l.Original.Payload, before[i].Original.Payload) &&
+			maps.Equal(l.Original.Metadata, before[i].Original.Metadata), "the letter %s changed", l.Original.UUID)
 	}
-	if lines := log.Errors(); len(lines) != 2 || !strings.Contains(lines[0].Err.Error(), `sealed with key "k3"`) || !strings.Contains(lines[1].Err.Error(), "does not open") {
-		t.Errorf("log %v", lines)
-	}
+	lines := log.Errors()
+	testkit.Check(t, len(lines) == 2 && strings.Contains(lines[0].Err.Error(), `sealed with key "k3"`) &&
+		strings.Contains(lines[1].Err.Error(), "does not open"), "log %v", lines)
 	c.Seal, c.Logger = lost, nil
 	if report = drain(t, store, live, c); report.Redriven != 1 || report.Sealed != 1 {
 		t.Errorf("with the keys of the drain: %+v", report)
 	}
 }
 
-// Feature D14: while the keys are away a drain ends with the error, and the letters wait as they did.
-func TestDrain_sealAway(t *testing.T) {
+// Feature D14: while the keys are away a drain ends, a handler gives back, and letters wait as they did.
+func TestSealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
-	store := newStore(t)
-	publish(t, store, "orders.dlq", sealedLetter(t, s, "1"), sealedLetter(t, s, "2"))
-	keys.Away.Store(true)
-	c, live := orders, &outbox{}
+	store, live, park := newStore(t), &outbox{}, &outbox{}
+	msg := sealedLetter(t, s, "1")
+	publish(t, store, "orders.dlq", msg, sealedLetter(t, s, "2"))
+	c := orders
 	c.Seal = s
-	if report, err := redrive.Drain(t.Context(), store, live, c); !errors.Is(err, seal.ErrUnavailable) || report.Sealed+report.Failed+report.Redriven != 0 {
-		t.Errorf("%+v, %v", report, err)
-	}
+	h := newHandler(t, live, redrive.HandlerConfig{Rules: c.Rules, Park: park})
+	keys.Away.Store(true)
+	report, err := redrive.Drain(t.Context(), store, live, c)
+	testkit.Check(t, errors.Is(err, seal.ErrUnavailable) && report.Sealed+report.Failed+report.Redriven == 0,
+		"%+v, %v", report, err)
+	testkit.Is(t, h.Handle(msg), seal.ErrUnavailable)
+	testkit.Equal(t, "published", len(live.All())+len(park.All()), 0)
 	keys.Away.Store(false)
-	if report := drain(t, store, live, c); report.Redriven != 2 {
-		t.Errorf("%+v", report)
-	}
+	testkit.Equal(t, "redriven", drain(t, store, live, c).Redriven, 2)
+	testkit.NoError(t, h.Handle(msg))
+	testkit.Equal(t, "published", len(live.All()), 3)
 }
 
-// Feature D14: a drain of a topic redrives sealed letters byte for byte. Forged, cut and moved envelopes, and those of
-// lost keys, are parked as they are.
+// Feature D14: a drain of a topic redrives sealed letters, and parks those that do not open as they are.
 func TestDrainTopic_sealed(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	lost, _ := fixture.Sealer(t, "k3")
@@ -126,22 +120,21 @@ func TestDrainTopic_sealed(t *testing.T) {
 	reasons := map[string]error{}
 	c.Hooks.OnParked = func(_ context.Context, l poison.Letter, why error) { reasons[l.Original.UUID] = why }
 	report, err := c.drain(t.Context())
-	if err != nil || report.Redriven != 2 || report.Sealed != len(bad) || report.Parked != 0 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	testkit.Require(t, err == nil && report.Redriven == 2 && report.Sealed == len(bad) && report.Parked == 0,
+		"%+v, %v", report, err)
 	for _, published := range live.All() {
 		wantAsPublished(t, published)
 	}
 	for _, p := range park.All() {
 		want := bad[p.Msg.UUID]
-		if want == nil || !bytes.Equal(p.Msg.Payload, want.Payload) || !maps.Equal(p.Msg.Metadata, want.Metadata) || p.Topic != "orders.dlq.parked" {
-			t.Errorf("parked %s in %s, as %q", p.Msg.UUID, p.Topic, p.Msg.Payload)
-		}
+		testkit.Check(t, want != nil && bytes.Equal(p.Msg.Payload, want.Payload) &&
+			maps.Equal(p.Msg.Metadata, want.Metadata) && p.Topic == "orders.dlq.parked",
+			"parked %s in %s, as %q", p.Msg.UUID, p.Topic, p.Msg.Payload)
 		delete(bad, p.Msg.UUID)
 	}
-	if len(bad) > 0 || !errors.Is(reasons["lost"], seal.ErrUnknownKey) || !errors.Is(reasons["moved"], seal.ErrOtherLetter) || !errors.Is(reasons["forged"], seal.ErrDamaged) {
-		t.Errorf("not parked: %v; reasons %v", bad, reasons)
-	}
+	testkit.Check(t, len(bad) == 0 && errors.Is(reasons["lost"], seal.ErrUnknownKey) &&
+		errors.Is(reasons["moved"], seal.ErrOtherLetter) && errors.Is(reasons["forged"], seal.ErrDamaged),
+		"not parked: %v; reasons %v", bad, reasons)
 
 	park = &outbox{}
 	c = topicConfig(t, live, park, sealedLetter(t, s, "3"))
@@ -149,22 +142,5 @@ func TestDrainTopic_sealed(t *testing.T) {
 	keys.Away.Store(true)
 	if _, err := c.drain(t.Context()); !errors.Is(err, seal.ErrUnavailable) || len(park.All()) != 0 {
 		t.Errorf("without keys: %v, %d parked", err, len(park.All()))
-	}
-}
-
-// Feature D14: a handler of a dead-letter topic gives sealed letters back while the keys are away, and redrives them
-// then.
-func TestHandler_sealAway(t *testing.T) {
-	s, keys := fixture.Sealer(t, "k1")
-	live, park := &outbox{}, &outbox{}
-	h := testkit.Must(redrive.NewHandler(live, redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Shared: settings.Shared{Seal: s}}, Park: park, MinWait: time.Nanosecond}))
-	msg := sealedLetter(t, s, "1")
-	keys.Away.Store(true)
-	if err := h.Handle(msg); !errors.Is(err, seal.ErrUnavailable) || len(park.All())+len(live.All()) != 0 {
-		t.Errorf("without keys: %v", err)
-	}
-	keys.Away.Store(false)
-	if err := h.Handle(msg); err != nil || len(live.All()) != 1 {
-		t.Errorf("%v, %d redriven", err, len(live.All()))
 	}
 }

@@ -2,7 +2,6 @@ package redrive_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,95 +16,58 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Decision 12, promise P6: drains of two processes share the letters, and none is published twice.
-func TestDrain_twoProcesses(t *testing.T) { onEach(t, testDrain_twoProcesses) }
+// Decision 12, feature V5, promises P1, P6: drains of several processes bring back all that they choose, none twice.
+func TestDrain_atOnce(t *testing.T) { onEach(t, testDrain_atOnce) }
 
-func testDrain_twoProcesses(t *testing.T, on database) {
-	open, out := on.Create(t), &outbox{}
-	stores := []*letters.Store{storeOn(t, open()), storeOn(t, open())}
-	publish(t, stores[0], "orders.dlq", several(400)...)
-	var both sync.WaitGroup
-	var redriven atomic.Int64
-	for _, store := range stores {
-		both.Go(func() {
-			report, err := redrive.Drain(context.Background(), store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: 3}})
-			if err != nil {
-				t.Error(err)
-			}
-			redriven.Add(int64(report.Redriven))
-		})
-	}
-	both.Wait()
-	if n := len(out.All()); redriven.Load() != 400 || n != 400 || len(out.IDs()) != 400 {
-		t.Errorf("%d redriven, %d published, of %d ids", redriven.Load(), n, len(out.IDs()))
-	}
-	wantCount(t, stores[0], status(letters.StatusRedriven), 400)
-}
-
-// Feature V5, promise P1: two drains at once with disjoint filters bring back every letter that they choose.
-func TestDrain_disjointFilters(t *testing.T) { onEach(t, testDrain_disjointFilters) }
-
-func testDrain_disjointFilters(t *testing.T, on database) {
-	const each = 300
+func testDrain_atOnce(t *testing.T, on database) {
+	const each = 200
 	open, out := on.Create(t), &outbox{}
 	first := storeOn(t, open())
 	publish(t, first, "orders.dlq", fixture.OfTwo(2*each)...)
-	var both sync.WaitGroup
-	for _, handler := range []string{"a", "b"} {
+	var drains sync.WaitGroup
+	var redriven [2]atomic.Int64 // of each filter
+	for i := range 4 {
 		store := storeOn(t, open())
-		both.Go(func() {
-			report, err := redrive.Drain(t.Context(), store, out, redrive.DrainConfig{
-				Rules: redrive.Rules{
-					Allow: []string{"orders"}, Filter: letters.Filter{Handlers: []string{handler}}, Concurrency: 4,
-				},
-			})
-			if err != nil || report.Redriven != each {
-				t.Errorf("handler %s: %+v, %v", handler, report, err)
-			}
+		drains.Go(func() {
+			rules := redrive.Rules{Allow: []string{"orders"}, Concurrency: 3}
+			rules.Filter.Handlers = []string{string(rune('a' + i%2))}
+			report, err := redrive.Drain(t.Context(), store, out, redrive.DrainConfig{Rules: rules})
+			testkit.Check(t, err == nil, "%+v, %v", report, err)
+			redriven[i%2].Add(int64(report.Redriven))
 		})
 	}
-	both.Wait()
-	wantCount(t, first, letters.Filter{}, 0)
-	if n := len(out.All()); n != 2*each || len(out.IDs()) != n {
-		t.Errorf("%d published, %d ids", n, len(out.IDs()))
-	}
+	drains.Wait()
+	a, b, n, ids := redriven[0].Load(), redriven[1].Load(), len(out.All()), len(out.IDs())
+	testkit.Check(t, a == each && b == each && n == 2*each && ids == n,
+		"%d and %d are redriven, %d published, of %d ids", a, b, n, ids)
+	wantCount(t, first, status(letters.StatusRedriven), 2*each)
 }
 
 // Feature V2: never more than Concurrency publishes at a time.
-func TestDrain_concurrencyCap(t *testing.T) { onEach(t, testDrain_concurrencyCap) }
-
-func testDrain_concurrencyCap(t *testing.T, on database) {
-	store := on.NewStore(t)
+func TestDrain_concurrencyCap(t *testing.T) {
+	store := sqliteFile.NewStore(t)
 	publish(t, store, "orders.dlq", several(40)...)
 	var now, most atomic.Int64
 	out := &outbox{Before: func(string, *message.Message) error {
 		n := now.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		eventually(t, "another one is published beside it", func() bool { return most.Load() > 1 })
+		eventually(t, "two others are published beside it", func() bool { return most.Load() > 2 })
 		time.Sleep(time.Millisecond) // for one too many to show
 		now.Add(-1)
 		return nil
 	}}
-	if r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: 3}}); r.Redriven != 40 {
-		t.Fatalf("%+v", r)
-	}
-	if most.Load() > 3 {
-		t.Errorf("%d at a time", most.Load())
-	}
+	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: 3}})
+	testkit.Require(t, r.Redriven == 40, "%+v", r)
+	testkit.Equal(t, "at a time", most.Load(), 3)
 }
 
-// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish, and a letter that another
-// drain took over meanwhile is left to that drain.
-func TestDrain_renewsLeases(t *testing.T) { onEach(t, testDrain_renewsLeases) }
-
-func testDrain_renewsLeases(t *testing.T, on database) {
-	store, out := on.NewStore(t), &outbox{}
+// Promise P1: a lease that ended in the wait for a slow rate is renewed before the publish.
+func TestDrain_renewsLeases(t *testing.T) {
+	store, out := sqliteFile.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(4)...)
 	r := drain(t, store, out, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Rate: 20, Concurrency: 2}}.Leasing(5*time.Millisecond))
-	if r.Redriven != 4 || r.LeasesLost != 0 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Require(t, r.Redriven == 4 && r.LeasesLost == 0, "%+v", r)
 	wantCount(t, store, status(letters.StatusRedriven), 4)
 }
 
@@ -118,9 +80,7 @@ func testDrain_renewsWhilePublishing(t *testing.T, on database) {
 	publish(t, store, "orders.dlq", several(3)...)
 	ends := func() (first, n int64) {
 		err := db.QueryRow(`SELECT COALESCE(MIN(leased_until), 0), COUNT(*) FROM spillway_dead_letters WHERE token <> ''`).Scan(&first, &n)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err == nil, "%v", err)
 		return first, n
 	}
 	slow := publisherFunc(func(topic string, messages ...*message.Message) error {
@@ -133,13 +93,10 @@ func testDrain_renewsWhilePublishing(t *testing.T, on database) {
 		}
 		return out.Publish(topic, messages...)
 	})
-	if r := drain(t, store, slow, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}.Leasing(time.Second)); r.Redriven != 3 {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, "redriven", drain(t, store, slow, orders.Leasing(time.Second)).Redriven, 3)
 }
 
-// Decision 12: a letter that arrives again while the drain waits for its turn, and that another then takes, is not
-// published by the drain.
+// Decision 12: a letter that arrives again before its turn, and that another takes, is not published by the drain.
 func TestDrain_leavesWhatWasTakenOver(t *testing.T) { onEach(t, testDrain_leavesWhatWasTakenOver) }
 
 func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
@@ -153,23 +110,19 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 			Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
 				publish(t, store, "orders.dlq", letter("id-1", "{}"))
 				theirs, err := fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, err == nil, "%v", err)
 				taken <- theirs
 				time.Sleep(lease/2 + lease/8) // more than half of the lease
 			}},
 		},
 	}.Leasing(lease)) // both are in hand
 	theirs := <-taken
-	if len(theirs) != 1 || len(out.All()) != 1 || r.Redriven != 1 || r.LeasesLost != 1 {
-		t.Fatalf("%+v, %d taken over", r, len(theirs))
-	}
+	testkit.Require(t, len(theirs) == 1 && len(out.All()) == 1 && r.Redriven == 1 && r.LeasesLost == 1,
+		"%+v, %d taken over", r, len(theirs))
 	testkit.NoError(t, fixture.Mark(t.Context(), store, theirs[0], letters.StatusRedriven, letters.Act{}))
 }
 
-// Feature V5, promise P1: a letter that another transaction has locked when its turn comes is not passed over for good:
-// the drain ends only when it finds no letter that waits.
+// Feature V5, promise P1: a letter that another transaction has locked is not passed over for good.
 func TestDrain_comesBackForLockedLetters(t *testing.T) {
 	for _, on := range []database{postgresSchema, mysqlDatabase} {
 		t.Run(on.Name, func(t *testing.T) {
@@ -185,40 +138,8 @@ func TestDrain_comesBackForLockedLetters(t *testing.T) {
 				}
 				return nil
 			}
-			if r := drain(t, store, out, orders); r.Redriven != 3 || len(out.IDs()) != 3 || out.All()[2].Msg.UUID != "id-0" {
-				t.Errorf("%+v, %v", r, out.IDs())
-			}
+			r, ids := drain(t, store, out, orders), out.IDs()
+			testkit.Check(t, r.Redriven == 3 && len(ids) == 3 && out.All()[2].Msg.UUID == "id-0", "%+v, %v", r, ids)
 		})
-	}
-}
-
-// Promise P1: a letter that steps back or comes again gets a number that no other letter has, also when many are given
-// out meanwhile, and so overwrites none.
-func TestDrain_mysqlNumbers(t *testing.T) {
-	open := mysqlDatabase.Create(t)
-	db := open()
-	store := storeOn(t, db)
-	publish(t, store, "orders.dlq", several(20)...)
-	refusing := &outbox{Before: refuse}
-	var all sync.WaitGroup
-	for i := range 4 {
-		all.Go(func() {
-			for j := range 10 {
-				publish(t, store, "orders.dlq", letter(fmt.Sprintf("new-%d-%d", i, j), "{}"))
-				_, _ = redrive.Drain(t.Context(), store, refusing, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 1}, Max: 2})
-			}
-		})
-	}
-	all.Wait()
-	wantCount(t, store, letters.Filter{}, 60)
-	ids := make(map[string]bool)
-	for _, e := range list(t, store, letters.Filter{}) {
-		ids[e.Letter.Original.UUID] = true
-		if string(e.Letter.Original.Payload) != "{}" || e.Letter.Origin.Topic != "orders" || e.Seen != 1 {
-			t.Errorf("letter %d was overwritten: %+v", e.Seq, e)
-		}
-	}
-	if len(ids) != 60 {
-		t.Errorf("%d letters", len(ids))
 	}
 }
