@@ -56,9 +56,8 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 		}
 	}
 	testkit.Check(t, err == nil && sum == 1, "%+v, %v: what is older than an hour is no arrival of late", all, err)
-	if _, err := stores[0].Inside().Arrivals(t.Context(), make([]string, letters.MaxListed+1)...); err == nil {
-		t.Error("too many causes")
-	}
+	testkit.Check(t, testkit.Err(stores[0].Inside().Arrivals(t.Context(), make([]string, letters.MaxListed+1)...)) != nil,
+		"too many causes")
 }
 
 // age makes all that was counted older, by some minutes.
@@ -83,25 +82,4 @@ func age(t testing.TB, db *sql.DB, minutes int) {
 	})
 	testkit.NoError(t, err)
 	mustExec(t, db, statements...)
-}
-
-// Feature V9: an hour of arrivals in each minute fits, and what is damaged adds nothing.
-func TestEachMinute(t *testing.T) {
-	read := func(minute int64, n int, recent string) (s string) {
-		letters.EachMinute(minute, n, recent, func(minute int64, n int) { s += fmt.Sprint(minute, "=", n, " ") })
-		return s
-	}
-	for recent, want := range map[string]string{
-		"":                  "2001=7 ",
-		"0:1 ":              "2001=7 2000=1 ",
-		"0:1 999:2 950:3 ":  "2001=7 2000=1 1999=2 1950=3 ",
-		"0:1 999:2":         "2001=7 2000=1 ",
-		"0:1 x:2 950:3 ":    "2001=7 2000=1 ",
-		"0:1 1000:2 950:3 ": "2001=7 2000=1 ",
-		"0:1 -1:2 950:3 ":   "2001=7 2000=1 ",
-		"0:-1 999:2 ":       "2001=7 ",
-		"0:1  999:2 ":       "2001=7 2000=1 ",
-	} {
-		testkit.Equal(t, recent, read(2001, 7, recent), want)
-	}
 }

@@ -19,9 +19,6 @@ func (s *Store) ReadAtMost(bytes int) { s.maxRead = bytes }
 // ForgottenID is what takes the place of an id.
 var ForgottenID = forgottenID
 
-// EachMinute reads the column recent.
-var EachMinute = eachMinute
-
 // RetentionOf returns what the plugin of NewRetention runs.
 var RetentionOf = newRetention
 

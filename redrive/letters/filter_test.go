@@ -33,8 +33,7 @@ func TestFilter_matchesCauses(t *testing.T) {
 		"the cause of another dead-letter topic is another one")
 }
 
-// Feature V5: a filter can be kept as JSON, whole, with the names of classes. One that chooses nothing in particular is
-// empty.
+// Feature V5: a filter can be kept as JSON, whole, with the names of classes.
 func TestFilter_json(t *testing.T) {
 	whole := Filter{
 		Topics: []string{"a"}, NotTopics: []string{"b"}, NoOrigin: true, DeadLetterTopics: []string{"c"}, Handlers: []string{"d"},
@@ -50,9 +49,8 @@ func TestFilter_json(t *testing.T) {
 		text, err := json.Marshal(f)
 		testkit.Check(t, err == nil && strings.Contains(string(text), want), "%s, %v", text, err)
 		var back Filter
-		if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, f) {
-			t.Errorf("%+v, %v", back, err)
-		}
+		err = json.Unmarshal(text, &back)
+		testkit.Check(t, err == nil && reflect.DeepEqual(back, f), "%+v, %v", back, err)
 	}
 	testkit.Check(t, json.Unmarshal([]byte(`{"classes":["worse"]}`), &Filter{}) != nil, "an unknown class is an error")
 }
@@ -94,8 +92,29 @@ func TestFolded(t *testing.T) {
 		testkit.Check(t, got == want, "%q is folded to %q, want %q", description, got, want)
 	}
 	for _, long := range []string{strings.Repeat("word ", 1<<20), strings.Repeat("7 ", 1<<20), strings.Repeat(`"x"`, 1<<20), strings.Repeat("é", 1<<20), strings.Repeat("a.", 1<<20), strings.Repeat("«", 1<<20), strings.Repeat("'a", 1<<20)} {
-		if got := folded(long); len(got) > maxFolded || utf8.ValidString(long) && len(got) < 1 {
-			t.Errorf("%.10q… is folded to %d bytes", long, len(got))
-		}
+		got := folded(long)
+		testkit.Check(t, len(got) <= maxFolded && (!utf8.ValidString(long) || len(got) >= 1),
+			"%.10q… is folded to %d bytes", long, len(got))
+	}
+}
+
+// Features D15, I4, V12: a key says that a letter succeeded unless outputs may still come, or it was another's.
+func TestAppliedKeySays(t *testing.T) {
+	const soon, late = 1_000, 1_000_000 // milliseconds
+	for _, row := range []struct {
+		reason   string
+		key      appliedKey
+		storedAt int64
+		want     bool
+	}{
+		{"timeout", appliedKey{published: true, at: 5, now: soon}, 9_000, true},
+		{"timeout", appliedKey{at: 5, now: soon}, 9_000, false},
+		{"timeout", appliedKey{at: 5, now: late}, 9_000, true},
+		{classify.ReasonOutput, appliedKey{at: 5, now: late}, 9_000, false},
+		{classify.ReasonOutput, appliedKey{published: true, at: 5, now: soon}, 9_000, true},
+		{classify.ReasonKeyReused, appliedKey{published: true, at: 5, now: late}, 9_000, false},
+		{classify.ReasonKeyReused, appliedKey{at: 10, now: soon}, 9_000, true},
+	} {
+		testkit.Equal(t, row.reason, row.key.says(redriven{reason: row.reason, storedAt: row.storedAt}), row.want)
 	}
 }

@@ -3,14 +3,18 @@ package letters_test
 import (
 	"bytes"
 	"compress/flate"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -18,8 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters are found by the metadata that they have, whatever bytes keys and values have, and no other
-// letter is: not one whose values look like a key and a value, nor one in which a value and the next key do.
+// Feature V9: letters are found by their metadata, whatever the bytes, and none by what only looks like it.
 func TestStore_searchMetadata(t *testing.T) { onEach(t, testStore_searchMetadata) }
 
 func testStore_searchMetadata(t *testing.T, on fixture.Database) {
@@ -49,14 +52,13 @@ func testStore_searchMetadata(t *testing.T, on fixture.Database) {
 	} {
 		f, id := letters.Filter{Metadata: metadata}, strings.TrimSpace(id)
 		heads, err := store.Heads(ctx, f)
-		if err != nil || id == "" && len(heads) != 0 || id != "" && (len(heads) != 1 || heads[0].MessageID != id) {
-			t.Errorf("%q: %d found, %+v, %v, want %q", metadata, len(heads), heads, err, id)
-		}
+		testkit.Check(t, err == nil && (id != "" || len(heads) == 0) &&
+			(id == "" || len(heads) == 1 && heads[0].MessageID == id),
+			"%q: %d found, %+v, %v, want %q", metadata, len(heads), heads, err, id)
 		n, err := store.Count(ctx, f)
 		groups, err2 := store.Groups(ctx, f)
-		if err != nil || err2 != nil || n != len(heads) || len(groups) != n || n > 0 && groups[0].Count != 1 {
-			t.Errorf("%q: %d counted, %v, in groups %+v, %v", metadata, n, err, groups, err2)
-		}
+		testkit.Check(t, err == nil && err2 == nil && n == len(heads) && len(groups) == n &&
+			(n <= 0 || groups[0].Count == 1), "%q: %d counted, %v, in groups %+v, %v", metadata, n, err, groups, err2)
 		whole, err := store.List(ctx, letters.Filter{Metadata: metadata, Limit: 10})
 		testkit.Check(t, err == nil && len(whole) == n && (n <= 0 || f.Matches(whole[0].Letter)),
 			"%q: a letter that is found does not match: %+v, %v", metadata, whole, err)
@@ -83,4 +85,57 @@ func packedMetadata(metadata message.Metadata) string {
 	_, _ = w.Write(packed)
 	_ = w.Close()
 	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
+// Feature V9: the cause that a hook sees is the one under which the Store keeps the letter, whatever its texts.
+func TestCauseOf(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	texts := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+		rapid.SampledFrom([]string{"", "boom", "a\nb", "\x00", strings.Repeat("long ", 2000), strings.Repeat("é", 3000), strings.Repeat("x", 5000), "order 7 of 'Ann'"}))
+	rapid.Check(t, func(t *rapid.T) {
+		id := rapid.StringMatching(`[a-z]{12}`).Draw(t, "id")
+		l := poison.Letter{
+			Original: message.NewMessage(id, []byte("{}")), DeadLetterTopic: "orders.dlq",
+			Origin: poison.Origin{Topic: texts.Draw(t, "topic"), Handler: texts.Draw(t, "handler"), MessageID: id},
+			Failure: poison.Failure{Class: classify.ClassPermanent, Reason: texts.Draw(t, "reason"), Type: texts.Draw(t, "type"),
+				StackHash: "abc", Stack: strings.Repeat("frame\n", 3000), Description: texts.Draw(t, "description")},
+		}
+		testkit.NoError(t, store.Publish(l.DeadLetterTopic, l.Encode()))
+		heads, err := store.Heads(t.Context(), letters.Filter{IDs: []string{id}, Causes: []string{letters.CauseOf(l)}})
+		if err != nil || len(heads) == 0 {
+			t.Fatalf("the letter is not among those of its cause %s: %v", letters.CauseOf(l), err)
+		}
+	})
+}
+
+// ending is a context that is over once it was asked so many times.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Feature V9, decision 23: a count that is cut off, wherever it is, returns no number.
+func TestCountCutOff(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	fixture.Publish(t, store, "orders.dlq", fixture.Several(12)...)
+	if _, err := store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`); err != nil { // a statement reads 50,000 Seqs
+		t.Fatal(err)
+	}
+	filter := letters.Filter{MaxSeq: 12 * 30000}
+	for asked := 0; ; asked++ {
+		n, err := store.Count(&ending{t.Context(), asked}, filter)
+		switch {
+		case err == nil && (n != 12 || asked == 0), err != nil && (n != 0 || !errors.Is(err, context.DeadlineExceeded)), asked > 1000:
+			t.Fatalf("cut off when it was asked %d times: %d letters, %v", asked, n, err)
+		case err == nil:
+			return
+		}
+	}
 }

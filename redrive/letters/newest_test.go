@@ -19,9 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V9: letters are listed the newest first too, page by page: whatever the filter and the size of a page, each
-// letter once, and the order is that of the oldest first turned around. The Seqs lie so far apart that they are read in
-// several windows.
+// Feature V9: the newest first is the oldest first turned around, with any filter and page, over several windows.
 func TestStore_newestFirst(t *testing.T) { onEach(t, testStore_newestFirst) }
 
 func testStore_newestFirst(t *testing.T, on fixture.Database) {
@@ -60,9 +58,9 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 		}
 		f.Limit = 100
 		whole, err := store.List(ctx, f)
-		if err != nil || !slices.EqualFunc(whole, oldest, func(l letters.Letter, seq int64) bool { return l.Seq == seq && len(l.Original.Payload) > 0 }) {
-			t.Errorf("%s: %d whole letters, want %d: %v", what, len(whole), len(oldest), err)
-		}
+		testkit.Check(t, err == nil &&
+			slices.EqualFunc(whole, oldest, func(l letters.Letter, seq int64) bool { return l.Seq == seq && len(l.Original.Payload) > 0 }),
+			"%s: %d whole letters, want %d: %v", what, len(whole), len(oldest), err)
 	}
 	newestIsRefused(t, store)
 }
@@ -101,8 +99,7 @@ func newestIsRefused(t *testing.T, store *letters.Store) {
 	}
 }
 
-// Feature V9: what a page of a service costs on PostgreSQL depends on its own letters, however often it was asked for
-// on a connection. After five times a plan for any service would read the letters of all.
+// Feature V9: on PostgreSQL a page costs what its own service has, also after a plan was kept at the fifth time.
 func TestPagesOfSmallService(t *testing.T) {
 	db := databases.Postgres.New(t)
 	db.SetMaxOpenConns(2)
@@ -125,8 +122,7 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 	db.SetMaxOpenConns(1) // so that each page meets what the ones before it have prepared
 	for page := range 12 {
 		before := rowsRead(t, db)
-		heads, err := small.Heads(t.Context(), letters.Filter{After: 5, Limit: 10})
-		testkit.Require(t, err == nil && len(heads) == 10, "%v %v", len(heads), err)
+		testkit.Equal(t, "heads", len(testkit.Must(small.Heads(t.Context(), letters.Filter{After: 5, Limit: 10}))), 10)
 		n := rowsRead(t, db) - before
 		testkit.Check(t, n <= 5*own, "page %d read %d rows, and the service has %d letters", page+1, n, own)
 	}

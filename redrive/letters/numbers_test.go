@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -21,23 +19,18 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Decision 18: the numbers of the causes are those of the letters, whatever was done to them, by several processes at
-// once.
+// Decision 18: the numbers of causes are those of the letters, whatever several processes do at once.
 func TestStore_numbers(t *testing.T) { onEach(t, testStore_numbers) }
 
 func testStore_numbers(t *testing.T, on fixture.Database) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("SPILLWAY_SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-	}
-	t.Logf("SPILLWAY_SEED=%d", seed)
+	seeds := testkit.Random(t)
 	open := on.Create(t)
 	db := open()
 	stores := []*letters.Store{storeOn(t, db), storeOn(t, open())}
 	var actors sync.WaitGroup
 	for i := range 4 {
+		random := rand.New(rand.NewPCG(seeds.Uint64(), uint64(i)))
 		actors.Go(func() {
-			random := rand.New(rand.NewPCG(seed, uint64(i)))
 			for range 40 {
 				testkit.Is(t, actAtRandom(t.Context(), stores[i%2], random), nil)
 			}
@@ -128,7 +121,7 @@ func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
 		t.Errorf("%d %s letters of %s are there, and none counted", n, k.status, k.cause)
 	}
 	var bodies int
-	if err := db.QueryRow(`SELECT COUNT(*) FROM spillway_letter_bodies`).Scan(&bodies); err != nil || bodies != all-erased {
-		t.Errorf("%d letters that are not erased have %d bodies, %v", all-erased, bodies, err)
-	}
+	err = db.QueryRow(`SELECT COUNT(*) FROM spillway_letter_bodies`).Scan(&bodies)
+	testkit.Check(t, err == nil && bodies == all-erased,
+		"%d letters that are not erased have %d bodies, %v", all-erased, bodies, err)
 }

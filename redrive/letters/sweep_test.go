@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -14,8 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V9: letters are discarded and purged by status, cause and age, in small transactions. Those under a lease
-// stay, and so do the events of those that go.
+// Feature V9: letters are discarded and purged by status, cause and age. Leased ones stay, and all events.
 func TestStore_sweep(t *testing.T) { onEach(t, testStore_sweep) }
 
 func testStore_sweep(t *testing.T, on fixture.Database) {
@@ -36,28 +37,22 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	found := list(t, store, letters.Filter{Statuses: letters.Statuses()})
 	testkit.Check(t, len(found) == 1 && found[0].Original.UUID == "id-7", "%+v", found)
 	wantNumbers(t, db, store)
-	history, err := store.History(ctx, 3)
-	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventDiscarded, letters.EventPurged}) ||
-		history[2].Reason != act.Reason || history[0].At.After(history[1].At) || history[0].By != "" {
-		t.Errorf("of a purged letter: %+v, %v", history, err)
-	}
+	history := wantHistory(t, store, 3, "stored discarded purged")
+	testkit.Check(t, history[2].Reason == act.Reason && !history[0].At.After(history[1].At) && history[0].By == "",
+		"of a purged letter: %+v", history)
 
 	leased, err := store.Heads(ctx, letters.Filter{Leased: true})
-	if err != nil || len(leased) != 1 || leased[0].LeasedBy == "" || time.Until(leased[0].LeasedUntil) < 50*time.Minute || leased[0].MessageID != "id-7" {
-		t.Fatalf("%+v, %v", leased, err)
-	}
-	if broken, err := store.Inside().BreakLeases(ctx, act, leased[0].Seq, 1, 99999); err != nil || !slices.Equal(broken, []int64{leased[0].Seq}) {
-		t.Error(broken, err)
-	}
+	testkit.Require(t, err == nil && len(leased) == 1 && leased[0].LeasedBy != "" &&
+		time.Until(leased[0].LeasedUntil) >= 50*time.Minute && leased[0].MessageID == "id-7", "%+v, %v", leased, err)
+	broken, err := store.Inside().BreakLeases(ctx, act, leased[0].Seq, 1, 99999)
+	testkit.Check(t, err == nil && slices.Equal(broken, []int64{leased[0].Seq}), "%v %v", broken, err)
 	testkit.Is(t, fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, act), letters.ErrLeaseLost)
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventLeaseBroken}})
-	if err != nil || len(events) != 1 || events[0].By != "ann" || !strings.Contains(events[0].Detail, leased[0].LeasedBy) {
-		t.Errorf("%+v, %v", events, err)
-	}
+	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" &&
+		strings.Contains(events[0].Detail, leased[0].LeasedBy), "%+v, %v", events, err)
 }
 
-// Feature V9: a redrive ends with what became of its letters: handled as the receiver's keys say, dead again, or not
-// heard of.
+// Feature V9: a redrive ends with its letters handled by the receiver's keys, dead again, or not heard of.
 func TestStore_learn(t *testing.T) { onEach(t, testStore_learn) }
 
 func testStore_learn(t *testing.T, on fixture.Database) {
@@ -66,18 +61,20 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", several(6)...)
 	taken := take(t, store, letters.Filter{}, 6)
 	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
-	if marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken...); err != nil || len(marked) != 6 {
-		t.Fatal(marked, err)
-	}
+	marked, err := fixture.MarkEach(ctx, store, letters.StatusRedriven, act, taken...)
+	testkit.Require(t, err == nil && len(marked) == 6, "%v %v", marked, err)
 	again := func(id, redrive string) {
 		publish(t, store, "orders.dlq", letter(id, "{}", redrivenTimes(1), func(l *poison.Letter) { l.Redrive.ID = redrive }))
 	}
 	again("id-0", "campaign-1")
 	again("id-1", "another")
 	publish(t, store, "orders.dlq", letter("id-2", "{}")) // the same letter: it waits again
-	want := inside.Outcome{Redriven: 4, FailedAgain: 2}
-	for range 2 { // there are no keys yet; the second time says the same
+	learn := func(want inside.Outcome) {
+		t.Helper()
 		testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
+	}
+	for range 2 { // there are no keys yet; the second time says the same
+		learn(inside.Outcome{Redriven: 4, FailedAgain: 2})
 	}
 	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	apply := func(handler, id string) {
@@ -90,16 +87,73 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	apply("billing", "id-0") // of a later redrive: this one failed
 	apply("billing", "id-3")
 	apply("mailer", "id-4")
-	want = inside.Outcome{Redriven: 3, Succeeded: 1, FailedAgain: 2}
-	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
+	learn(inside.Outcome{Redriven: 3, Succeeded: 1, FailedAgain: 2})
 	heard := letters.Filter{IDs: []string{"id-5", "unknown"}, Handlers: []string{"billing"}, Statuses: []letters.Status{letters.StatusRedriven}}
 	testkit.Returns(t, 1)(store.MarkAll(ctx, heard, letters.StatusSucceeded, letters.Act{By: "mailer"}))
-	want = inside.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2}
-	testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
-	history, err := store.History(ctx, taken[3].Seq)
-	if err != nil || !slices.Equal(kinds(history), []letters.EventKind{letters.EventStored, letters.EventRedriven, letters.EventSucceeded}) || history[2].RedriveID != "campaign-1" {
-		t.Errorf("%+v, %v", history, err)
-	}
+	learn(inside.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2})
+	history := wantHistory(t, store, taken[3].Seq, "stored redriven succeeded")
+	testkit.Equal(t, "by the redrive", history[2].RedriveID, "campaign-1")
 	testkit.Check(t, testkit.Err(store.Inside().Learn(ctx, "")) != nil, "no redrive is an error")
+	wantNumbers(t, db, store)
+}
+
+// Features V9, V12, decision 22: a letter without an id is known by its identity, and a forged one marks no other.
+func TestStore_learnOfNoIDs(t *testing.T) { onEach(t, testStore_learnOfNoIDs) }
+
+func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
+	db := on.Create(t)()
+	store, ctx := storeOn(t, db), t.Context()
+	publish(t, store, "orders.dlq", letter("", "a"), letter("", "b"), letter("", "c"), letter("", "other", fixture.By("mailer")), letter("id-1", "x"), letter("id-1", "y"))
+	taken := take(t, store, letters.Filter{}, 6)
+	identities := map[string]bool{}
+	for _, l := range taken {
+		if identities[l.Identity] = true; len(l.Identity) != 32 {
+			t.Errorf("letter %d has the identity %q", l.Seq, l.Identity)
+		}
+	}
+	testkit.Check(t, len(identities) == len(taken), "%d letters have %d identities", len(taken), len(identities))
+	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
+	for i, t2 := range taken {
+		by := act
+		if i == 2 { // c is of another redrive
+			by.RedriveID = "campaign-2"
+		}
+		testkit.NoError(t, fixture.Mark(ctx, store, t2, letters.StatusRedriven, by))
+	}
+	arrive := func(of fixture.Taken, change ...func(message.Metadata)) {
+		t.Helper()
+		msg := fixture.WithClass(of.Redriven("ann", "campaign-1", time.Now()))
+		for _, f := range change {
+			f(msg.Metadata)
+		}
+		publish(t, store, "orders.dlq", msg)
+	}
+	names := func(value string) func(message.Metadata) {
+		return func(m message.Metadata) { m.Set(poison.KeyRedrivenLetter, value) }
+	}
+	handler := func(name string) func(message.Metadata) {
+		return func(m message.Metadata) { m.Set(poison.KeyOriginalHandler, name) }
+	}
+	// Forged: of another handler, of another redrive, of no letter, of nothing that can be a name.
+	arrive(taken[1], handler("stranger"))
+	arrive(taken[1], names(taken[2].Identity))
+	arrive(taken[1], names(strings.Repeat("0", 32)))
+	arrive(taken[1], names(strings.ToUpper(taken[1].Identity)))
+	arrive(taken[1], names(taken[1].Identity+"0"))
+	arrive(taken[1], names("' OR 1=1 --\x00"))
+	arrive(taken[1], func(m message.Metadata) { m.Set(poison.KeyRedriveID, "campaign-9") })
+	testkit.Returns(t, inside.Outcome{Redriven: 5})(store.Inside().Learn(ctx, "campaign-1"))
+	arrive(taken[0])
+	arrive(taken[0]) // delivered twice
+	arrive(taken[3], handler("mailer"))
+	arrive(taken[4]) // of two letters with one id
+	testkit.Returns(t, inside.Outcome{Redriven: 2, FailedAgain: 3})(store.Inside().Learn(ctx, "campaign-1"))
+	for i, status := range []letters.Status{letters.StatusFailedAgain, letters.StatusRedriven, letters.StatusRedriven, letters.StatusFailedAgain, letters.StatusFailedAgain, letters.StatusRedriven} {
+		l, err := store.Get(ctx, taken[i].Seq)
+		testkit.Check(t, err == nil && l.Status == status && l.Identity == taken[i].Identity,
+			"letter %d is %s, want %s (%v)", i, l.Status, status, err)
+	}
+	arrive(taken[5], func(m message.Metadata) { delete(m, poison.KeyRedrivenLetter) }) // of a program that does not know the key
+	testkit.Returns(t, inside.Outcome{Redriven: 1, FailedAgain: 4})(store.Inside().Learn(ctx, "campaign-1"))
 	wantNumbers(t, db, store)
 }

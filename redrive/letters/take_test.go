@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,31 +22,22 @@ func testStore_takeMarkRelease(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(3)...)
 	taken, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 2)
-	if err != nil || len(taken) != 2 || taken[0].Letter.Original.UUID != "id-0" || time.Until(taken[0].Claim.Until) < 59*time.Minute {
-		t.Fatalf("%+v, %v", taken, err)
-	}
+	testkit.Require(t, err == nil && len(taken) == 2 && taken[0].Letter.Original.UUID == "id-0" &&
+		time.Until(taken[0].Claim.Until) >= 59*time.Minute, "%+v, %v", taken, err)
 	rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10)
 	testkit.Require(t, err == nil && len(rest) == 1 && rest[0].Claim.Token != taken[0].Claim.Token,
 		"%+v, %v", rest, err)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}))
-	for name, lost := range map[string]fixture.Taken{"marked": taken[0], "forged": forged(taken[1], "x"), "empty": forged(taken[0], "")} {
-		if err := fixture.Mark(ctx, store, lost, letters.StatusRedriven, letters.Act{}); !errors.Is(err, letters.ErrLeaseLost) {
-			t.Errorf("%s: %v", name, err)
-		}
+	for _, lost := range []fixture.Taken{taken[0], forged(taken[1], "x"), forged(taken[0], "")} {
+		testkit.Is(t, fixture.Mark(ctx, store, lost, letters.StatusRedriven, letters.Act{}), letters.ErrLeaseLost)
 	}
 	testkit.Says(t, fixture.Mark(ctx, store, taken[1], "gone", letters.Act{}), "gone")
 	e := list(t, store, status(letters.StatusDiscarded))
 	testkit.Check(t, len(e) == 1 && e[0].Marked.By == "ann" && time.Since(e[0].MarkedAt) <= time.Minute, "%+v", e)
 	testkit.NoError(t, errors.Join(fixture.Release(ctx, store, rest...), fixture.Release(ctx, store, taken...)))
-	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10); err != nil || len(again) != 2 {
-		t.Errorf("%+v, %v", again, err)
-	}
-	for _, bad := range []func() error{
-		func() error { _, err := fixture.Lease(ctx, store, letters.Filter{}, []int64{1}, 0); return err },
-		func() error { _, err := fixture.Take(ctx, store, letters.Filter{}, time.Second, 0); return err },
-	} {
-		testkit.Check(t, bad() != nil, "a take of nothing is an error")
-	}
+	testkit.Equal(t, "again", len(testkit.Must(fixture.Take(ctx, store, letters.Filter{}, time.Hour, 10))), 2)
+	testkit.Check(t, testkit.Err(fixture.Lease(ctx, store, letters.Filter{}, []int64{1}, 0)) != nil, "leased for no time")
+	testkit.Check(t, testkit.Err(fixture.Take(ctx, store, letters.Filter{}, time.Second, 0)) != nil, "took no letter")
 }
 
 // Decision 12: an expired lease is free for the next worker, and the one that lost it cannot mark any more.
@@ -66,43 +56,6 @@ func testStore_leaseExpires(t *testing.T, on fixture.Database) {
 	testkit.Require(t, err == nil && !time.Now().Before(first[0].Claim.Until), "taken over too early, or %v", err)
 	testkit.Is(t, fixture.Mark(ctx, store, first[0], letters.StatusRedriven, letters.Act{}), letters.ErrLeaseLost)
 	testkit.NoError(t, fixture.Mark(ctx, store, second[0], letters.StatusRedriven, letters.Act{}))
-}
-
-// Decision 12: of many takers at once no two ever hold the same letter.
-func TestStore_concurrentTakers(t *testing.T) { onEach(t, testStore_concurrentTakers) }
-
-func testStore_concurrentTakers(t *testing.T, on fixture.Database) {
-	open := on.Create(t)
-	var stores []*letters.Store
-	for range 2 { // two pools: as two processes would be, without the gate between them
-		store := storeOn(t, open())
-		stores = append(stores, store)
-	}
-	publish(t, stores[0], "orders.dlq", several(1000)...)
-	var mu sync.Mutex
-	held := make(map[int64]int)
-	var takers sync.WaitGroup
-	for i := range 4 {
-		takers.Go(func() {
-			for {
-				taken, err := fixture.Take(t.Context(), stores[i%2], letters.Filter{}, time.Hour, 13)
-				testkit.Is(t, err, nil)
-				if len(taken) == 0 {
-					return
-				}
-				mu.Lock()
-				for _, letter := range taken {
-					held[letter.Seq]++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	takers.Wait()
-	testkit.Equal(t, "letters taken", len(held), 1000)
-	for seq, n := range held {
-		testkit.Require(t, n == 1, "letter %d was taken %d times", seq, n)
-	}
 }
 
 // Promise P4: a lease locks the letters that it takes, and no others: a Mark of another one does not wait for it.
@@ -159,8 +112,7 @@ func TestStore_leasesByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// Decision 18: Free and Lease are the halves of Take, for letters that were chosen before. A letter that was marked
-// meanwhile is not leased.
+// Decision 18: letters that were chosen before are leased, but for those that were marked meanwhile.
 func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) }
 
 func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
@@ -178,14 +130,13 @@ func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	testkit.Require(t, err == nil && len(leased) == 2 && leased[0].Seq == 3 && leased[1].Seq == 4,
 		"%+v, %v", leased, err)
 	testkit.NoError(t, fixture.Postpone(ctx, store, leased[0]))
-	if again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9); err != nil || len(again) != 2 || again[1].Original.UUID != leased[0].Original.UUID || again[1].Seq <= 5 {
-		t.Errorf("%+v, %v", again, err)
-	}
+	again, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 9)
+	testkit.Check(t, err == nil && len(again) == 2 && again[1].Original.UUID == leased[0].Original.UUID &&
+		again[1].Seq > 5, "%+v, %v", again, err)
 	testkit.Is(t, fixture.Postpone(ctx, store, leased[0]), letters.ErrLeaseLost)
 }
 
-// Decision 12: Renew returns the letters that are still held, and takes none that is not. Filter.Leased finds those that
-// were renewed.
+// Decision 12: Renew returns the letters that are still held, and takes none. Filter.Leased finds them.
 func TestStore_renew(t *testing.T) { onEach(t, testStore_renew) }
 
 func testStore_renew(t *testing.T, on fixture.Database) {
@@ -194,12 +145,10 @@ func testStore_renew(t *testing.T, on fixture.Database) {
 	taken, err := fixture.Take(ctx, store, letters.Filter{}, 20*time.Millisecond, 2)
 	testkit.Require(t, err == nil && fixture.Release(ctx, store, taken[1]) == nil, "%v %v", taken, err)
 	still, err := fixture.Renew(ctx, store, 2*time.Hour, taken...)
-	if err != nil || len(still) != 1 || still[0].Seq != taken[0].Seq || time.Until(still[0].Claim.Until) < time.Hour {
-		t.Errorf("%+v, %v", still, err)
-	}
-	if still, err := fixture.Renew(ctx, store, time.Hour, forged(taken[1], "")); err != nil || len(still) != 0 {
-		t.Errorf("without a lease: %+v, %v", still, err)
-	}
+	testkit.Check(t, err == nil && len(still) == 1 && still[0].Seq == taken[0].Seq &&
+		time.Until(still[0].Claim.Until) >= time.Hour, "%+v, %v", still, err)
+	still, err = fixture.Renew(ctx, store, time.Hour, forged(taken[1], ""))
+	testkit.Check(t, err == nil && len(still) == 0, "without a lease: %+v, %v", still, err)
 	testkit.Check(t, testkit.Err(fixture.Renew(ctx, store, 0, taken[0])) != nil, "renewed for no time")
 	eventually(t, "the first lease is over", func() bool { return time.Since(taken[0].Claim.Until) > 20*time.Millisecond })
 	next, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1)
