@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -15,13 +17,11 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V7, promise P6: whatever a request asks for, no redrive takes a letter that a person gave up. The plan and
-// the campaign say how many are left out. A letter that was restored is redriven.
+// Feature V7, promise P6: no request takes a letter that a person gave up, until it is restored. Plans say so.
 func TestDiscarded(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
-		store := d.NewStore(t)
-		all := open(t, store, config)
-		fixture.Publish(t, store, "orders.dlq", fixture.Letter("1", "{}"), fixture.Letter("2", "{}"), fixture.Letter("3", "{}"), fixture.Letter("4", "{}"))
+		store, all := stored(t, d, config,
+			fixture.Letter("1", "{}"), fixture.Letter("2", "{}"), fixture.Letter("3", "{}"), fixture.Letter("4", "{}"))
 		gaveUp := letters.Act{By: "ann", Reason: "a test"}
 		discard := func(id string) int64 {
 			l := fixture.List(t, store, letters.Filter{IDs: []string{id}})[0]
@@ -45,39 +45,35 @@ func TestDiscarded(t *testing.T) {
 		for status, says := range map[letters.Status]string{letters.StatusDiscarded: "restore them first", letters.StatusErased: "no message any more"} {
 			only := request
 			only.Filter = letters.Filter{Statuses: []letters.Status{status}}
-			if _, err := all.Plan(t.Context(), only); !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), says) {
-				t.Errorf("a plan of %s letters alone: %v", status, err)
-			}
+			_, err := all.Plan(t.Context(), only)
+			testkit.Check(t, errors.Is(err, campaigns.ErrRequest) && strings.Contains(err.Error(), says),
+				"a plan of %s letters alone: %v", status, err)
 		}
 		named := request
 		named.Seqs, named.Filter.Statuses = []int64{first}, letters.Statuses()
-		if plan, err := all.Plan(t.Context(), named); err != nil || plan.Letters != 0 || !left(plan.LeftOut, "discarded", 1) {
-			t.Errorf("a plan of a discarded letter: %+v, %v", plan, err)
-		}
-		if _, err := all.Start(t.Context(), named); !errors.Is(err, campaigns.ErrNoLetters) || !strings.Contains(err.Error(), "restore them first") {
-			t.Errorf("a campaign of a discarded letter: %v", err)
-		}
+		plan, err = all.Plan(t.Context(), named)
+		testkit.Check(t, err == nil && plan.Letters == 0 && left(plan.LeftOut, "discarded", 1),
+			"a plan of a discarded letter: %+v, %v", plan, err)
+		_, err = all.Start(t.Context(), named)
+		testkit.Check(t, errors.Is(err, campaigns.ErrNoLetters) && strings.Contains(err.Error(), "restore them first"),
+			"a campaign of a discarded letter: %v", err)
 		testkit.Must(all.Cancel(t.Context(), c.ID, act))
 
 		r.NotBefore = time.Time{}
 		c = start(t, all, r)
 		discard("3") // it may be in the hand of no worker: none runs yet
-		out := &fixture.Outbox{}
-		run(t, all, out, quick)
+		out := working(t, all)
 		c = reach(t, all, c.ID, campaigns.Finished)
-		if sent := out.All(); len(sent) != 1 || sent[0].Msg.UUID != "4" || c.Gone != 1 {
-			t.Errorf("%d letters are published, %+v", len(sent), c)
-		}
+		sent := out.All()
+		testkit.Check(t, len(sent) == 1 && sent[0].Msg.UUID == "4" && c.Gone == 1,
+			"%d letters are published, %+v", len(sent), c)
 		testkit.Returns(t, 3)(store.MarkAll(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}}, letters.StatusWaiting, gaveUp))
-		if c := reach(t, all, start(t, all, request).ID, campaigns.Finished); c.Redriven != 3 {
-			t.Errorf("after they were restored: %+v", c)
-		}
+		c = reach(t, all, start(t, all, request).ID, campaigns.Finished)
+		testkit.Check(t, c.Redriven == 3, "after they were restored: %+v", c)
 	})
 }
 
-// Features D15, I9, V7: a person lets the handlers run again whose outputs could not be published, where the receiver's
-// keys can be found. The keys of other letters stay. A letter whose key cannot be removed is not published, and the
-// campaign says why.
+// Features D15, I9, V7: a person lets handlers run again. A letter whose key cannot be removed is not published.
 func TestHandleAgain(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
@@ -92,9 +88,8 @@ func TestHandleAgain(t *testing.T) {
 		_, planned := all.Plan(t.Context(), r)
 		_, started := all.Start(t.Context(), r)
 		for _, err := range []error{planned, started} {
-			if !errors.Is(err, campaigns.ErrRequest) || !strings.Contains(err.Error(), "Request.HandleAgain") {
-				t.Errorf("without keys: %v", err)
-			}
+			testkit.Check(t, errors.Is(err, campaigns.ErrRequest) &&
+				strings.Contains(err.Error(), "Request.HandleAgain"), "without keys: %v", err)
 		}
 		keys := testkit.Must(idempotency.NewStore(t.Context(), db, "shop"))
 		for _, id := range []string{"output", "another"} {
@@ -113,9 +108,8 @@ func TestHandleAgain(t *testing.T) {
 			t.Errorf("the key of %q is left, %v", id, err)
 		}
 		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
-		if err != nil || len(events) != 1 || events[0].MessageID != "output" || events[0].RedriveID != c.ID {
-			t.Errorf("%+v %v", events, err)
-		}
+		testkit.Check(t, err == nil && len(events) == 1 && events[0].MessageID == "output" &&
+			events[0].RedriveID == c.ID, "%+v %v", events, err)
 
 		stop()
 		fixture.Publish(t, store, "orders.dlq", fixture.Letter("stays", "{}", of(classify.ReasonOutput)))
@@ -130,4 +124,38 @@ func TestHandleAgain(t *testing.T) {
 			t.Errorf("%+v, %+v, %v, published %v", c, behind, err, out.IDs())
 		}
 	})
+}
+
+// Features D7, V4: letters that others made go to their origin without their headers, if it is allowed.
+func TestForeignLetters(t *testing.T) {
+	store := fixture.SQLite.NewStore(t)
+	all := open(t, store, config)
+	for id, metadata := range map[string]message.Metadata{
+		"streams":  {"__streams.errors.topic": "orders", "__streams.errors.exception": "Rejected", "__streams.errors.message": "no"},
+		"share":    {"__dlq.errors.topic": "orders", "__dlq.errors.group": "billing", "__dlq.errors.delivery.count": "5"},
+		"bare":     {"__dlq.errors.topic": "orders", "__dlq.errors.offset": "7"},
+		"rabbitmq": {"x-death": `[{"count":1,"queue":"orders","reason":"expired"}]`, "x-first-death-queue": "orders"},
+		"forged":   {"x-death": `[{"count":1,"queue":"payments","reason":"expired"}]`, "x-first-death-queue": "orders"},
+	} {
+		msg := message.NewMessage(id, []byte("{}"))
+		if id == "bare" {
+			msg.Payload = nil
+		}
+		msg.Metadata = metadata
+		msg.Metadata["tenant"] = "blue"
+		testkit.NoError(t, store.Publish("theirs", msg))
+	}
+	groups := testkit.Must(store.Groups(t.Context(), letters.Filter{Reasons: []string{"expired"}, Topics: []string{"orders"}}))
+	testkit.Check(t, len(groups) == 1 && groups[0].Count == 1, "by reason and topic: %+v", groups)
+	c := start(t, all, request)
+	testkit.Check(t, c.Selected == 3 && len(c.LeftOut) == 2, "%+v", c)
+	out := working(t, all)
+	reach(t, all, c.ID, campaigns.Finished)
+	for _, sent := range out.All() {
+		_, err := poison.Decode(sent.Msg)
+		own := poison.Inside().ProducerMetadata(sent.Msg.Metadata)
+		testkit.Check(t, err != nil && sent.Topic == "orders" && len(own) == 1 && own["tenant"] == "blue" && string(sent.Msg.Payload) == "{}",
+			"%s went to %s with %q", sent.Msg.UUID, sent.Topic, sent.Msg.Metadata)
+	}
+	wantIDs(t, out, 3)
 }

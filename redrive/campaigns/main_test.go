@@ -21,10 +21,27 @@ var (
 	quick   = campaigns.WorkerConfig{Poll: 5 * time.Millisecond, Lease: 30 * time.Second} // letters that lapse under load would be doubled
 )
 
+// stored are campaigns on a store with letters.
+func stored(t testing.TB, d fixture.Database, c campaigns.Config, some ...*message.Message) (*letters.Store,
+	*campaigns.Campaigns) {
+	t.Helper()
+	store := d.NewStore(t)
+	all := open(t, store, c)
+	fixture.Publish(t, store, "orders.dlq", some...)
+	return store, all
+}
+
+// working is what a worker publishes until the test ends.
+func working(t testing.TB, all *campaigns.Campaigns) *fixture.Outbox {
+	t.Helper()
+	out := &fixture.Outbox{}
+	run(t, all, out, quick)
+	return out
+}
+
 func open(t testing.TB, store *letters.Store, c campaigns.Config) *campaigns.Campaigns {
 	t.Helper()
-	all := testkit.Must(campaigns.New(t.Context(), store, c))
-	return all
+	return testkit.Must(campaigns.New(t.Context(), store, c))
 }
 
 // run runs a worker until the returned function is called, or the test ends.
@@ -44,8 +61,7 @@ func run(t testing.TB, all *campaigns.Campaigns, live message.Publisher, c campa
 
 func start(t testing.TB, all *campaigns.Campaigns, r campaigns.Request) campaigns.Campaign {
 	t.Helper()
-	c := testkit.Must(all.Start(t.Context(), r))
-	return c
+	return testkit.Must(all.Start(t.Context(), r))
 }
 
 // reach waits until a campaign is in a state.

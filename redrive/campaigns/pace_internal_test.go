@@ -11,8 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V7: whatever stands still and for how long, the turns that a schedule gives come at the rate, no faster than
-// 1.1 of it, and what stood still for ten seconds at most is made up for in the end.
+// Feature V7: whatever stands still, turns come at the rate, never faster than 1.1 of it; 10 s are made up for.
 func TestSchedule_take(t *testing.T) {
 	random := testkit.Random(t)
 	for range 300 {
@@ -58,13 +57,11 @@ func TestSchedule_fresh(t *testing.T) {
 	k, s := schedule{next: 1_000}.take(5_000_000, 10, 10_000, true)
 	testkit.Check(t, k.quick == 0 && k.due(0) == 0 && s.late == 0 && s.next == 5_000_000+10*100_000, "%+v %+v", k, s)
 	k, s = schedule{next: 4_000_000}.take(5_000_000, 200, 10_000, false)
-	if k.quick != 109 || s.late > 9_091 || k.due(109)-k.due(108) > 92*time.Millisecond || k.due(150)-k.due(149) != 100*time.Millisecond {
-		t.Errorf("%+v %+v", k, s)
-	}
+	testkit.Check(t, k.quick == 109 && s.late <= 9_091 && k.due(109)-k.due(108) <= 92*time.Millisecond &&
+		k.due(150)-k.due(149) == 100*time.Millisecond, "%+v %+v", k, s)
 }
 
-// Feature V7: two workers that share a schedule, and that stand still now and then, publish as many letters as the rate
-// allows over the whole time, and never many more than 1.1 of it within a second.
+// Feature V7: two workers that stall publish at the rate over the whole time, and within a second at 1.1 of it.
 func TestTurns(t *testing.T) {
 	random := testkit.Random(t)
 	for range testkit.Campaign(t, 6) {
@@ -113,9 +110,9 @@ func TestTurns(t *testing.T) {
 			}
 			workers.Wait()
 			want := float64(rate) / 1000 * last.Seconds()
-			if off := float64(len(published))/want - 1; off < -.01 || off > .01 {
-				t.Errorf("rate %d: %d letters in %s, want %.0f: %+.2f %%", rate/1000, len(published), last, want, 100*off)
-			}
+			off := float64(len(published))/want - 1
+			testkit.Check(t, off >= -.01 && off <= .01,
+				"rate %d: %d letters in %s, want %.0f: %+.2f %%", rate/1000, len(published), last, want, 100*off)
 			slices.Sort(published)
 			most := int(float64(rate)/1000*faster*2) + 4 // two workers, each of which may be late and make up for it
 			for i := range published {

@@ -87,8 +87,7 @@ func (p *policies) blocked() []inside.Stop {
 	return testkit.Must(p.all.Inside().Policies(p.Context())).Policies[0].Blocked
 }
 
-// Feature V14: a policy redrives the letters of a cause by a campaign in its name, on record: its canary first, and the
-// rest when the canary has succeeded. The next one comes when the window is over and all of this one is known.
+// Feature V14: a policy redrives a cause, the canary first. The next campaign waits for the window and all outcomes.
 func TestPolicy(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		p := withPolicies(t, d, standing())
@@ -120,8 +119,7 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// Feature V14, promise P6: a letter whose message a redrive brought back is never a policy's, whatever was lost
-// on the way.
+// Feature V14, promise P6: a letter that a redrive brought back is never a policy's, whatever was lost on the way.
 func TestPolicy_neverAgain(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		p := withPolicies(t, d, standing())
@@ -159,8 +157,7 @@ func TestPolicy_neverAgain(t *testing.T) {
 	})
 }
 
-// Feature V14, promise P6: a cause of which too many failed again, in a campaign of the policy or of a person, is blocked
-// for the policy until a person releases it. Both are on record.
+// Feature V14, promise P6: a cause of which too many failed again is blocked until a person releases it, on record.
 func TestPolicy_blocks(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		for _, by := range []string{"policy customers", "ann"} {
@@ -204,8 +201,7 @@ func TestPolicy_blocks(t *testing.T) {
 	})
 }
 
-// Feature V14: a campaign of the policy that a person cancels blocks its cause, and so does one of which not all is
-// known a day after its end.
+// Feature V14: a campaign that a person cancels blocks its cause, and one of which not all is known after a day.
 func TestPolicy_blocksWhatIsNotKnown(t *testing.T) {
 	for name, spoil := range map[string]func(p *policies, id string){
 		"was cancelled": func(p *policies, id string) { testkit.Must(p.all.Cancel(p.Context(), id, act)) },
@@ -227,8 +223,7 @@ func TestPolicy_blocksWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-// Feature V14: of three instances that decide at once, over many causes, one starts each campaign, and together they
-// start no more than PerDay in a day.
+// Feature V14: of three instances that decide at once one starts each campaign, and all together PerDay a day.
 func TestPolicy_instances(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		p := withPolicies(t, d, standing())
@@ -263,8 +258,7 @@ func TestPolicy_instances(t *testing.T) {
 	})
 }
 
-// Feature V14: processes that are killed when a policy has decided leave one campaign for the window, which another
-// worker goes on with.
+// Feature V14: processes that are killed when a policy has decided leave one campaign, and another goes on with it.
 func TestPolicy_killed(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
@@ -296,8 +290,7 @@ func TestPolicy_killed(t *testing.T) {
 	})
 }
 
-// Feature V14: a freeze of one policy, or of all, pauses what runs and holds for all instances, until it is thawed. Who
-// approves or resumes a campaign meanwhile does not let it run.
+// Feature V14: a freeze pauses what runs and holds for all instances, also against Approve and Resume.
 func TestPolicy_frozen(t *testing.T) {
 	for _, name := range []string{"", "customers"} {
 		c := standing()

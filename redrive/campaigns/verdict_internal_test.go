@@ -14,35 +14,33 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature V7: what stops a campaign never says that more letters failed again than were redriven: the worker counts
-// what it published later than the receiver hears of it.
-func TestVerdictIsOneReading(t *testing.T) {
-	j := judgement{failed: 29, heard: 29, redriven: 26, request: &Request{StopAt: 0.5, StopAfter: 20}}
-	v, why := j.verdict(Running)
-	testkit.Check(t, v == stop && why == "29 of 29 letters redriven failed again", "%v %v", v, why)
-	j.redriven = 40
-	v, why = j.verdict(Running)
-	testkit.Check(t, v == stop && why == "29 of 40 letters redriven failed again", "%v %v", v, why)
-	j.redriven = 60
-	v, why = j.verdict(Running)
-	testkit.Check(t, v == nothing, "%v %v", v, why)
+// Features V7, V14: never did more fail than were redriven, and a policy's canary waits until all of it is known.
+func TestVerdict(t *testing.T) {
+	of := func(redriven int64) judgement { return judgement{failed: 29, heard: 29, redriven: redriven} }
+	canary := func(heard int64) judgement {
+		return judgement{canary: 10, heard: heard, redriven: 10, anySucceeded: true, waited: time.Hour}
+	}
+	for name, row := range map[string]struct {
+		judgement
+		policy string
+		at     State
+		want   ruling
+		why    string
+	}{
+		"more failed than are counted": {of(26), "", Running, stop, "29 of 29 letters redriven failed again"},
+		"too many failed":              {of(40), "", Running, stop, "29 of 40 letters redriven failed again"},
+		"few failed":                   {of(60), "", Running, nothing, ""},
+		"a person's canary":            {canary(9), "", Canary, goOn, ""},
+		"a policy's canary":            {canary(9), "timeouts", Canary, nothing, ""},
+		"a policy's, all is heard":     {canary(10), "timeouts", Canary, goOn, ""},
+	} {
+		row.request = &Request{StopAt: 0.5, StopAfter: 20, CanaryWait: time.Minute, policy: row.policy}
+		is, why := row.verdict(row.at)
+		testkit.Check(t, is == row.want && (row.why == "" || why == row.why), "%s: %v %q", name, is, why)
+	}
 }
 
-// Feature V14: the canary of a policy is not over because time has passed: all of it must be heard of.
-func TestCanaryOfPolicy(t *testing.T) {
-	j := judgement{canary: 10, heard: 9, redriven: 10, anySucceeded: true, waited: time.Hour, request: &Request{StopAt: 0.2, CanaryWait: time.Minute}}
-	v, _ := j.verdict(Canary)
-	testkit.Check(t, v == goOn, "the canary of a person waits for longer than CanaryWait")
-	j.request.policy = "timeouts"
-	v, _ = j.verdict(Canary)
-	testkit.Check(t, v == nothing, "the canary of a policy is over with 9 of 10 letters")
-	j.heard = 10
-	v, _ = j.verdict(Canary)
-	testkit.Check(t, v == goOn, "the canary of a policy does not end")
-}
-
-// Feature V7: a worker that is about to stop a campaign does not stop it after a person has resumed it meanwhile: the
-// failures before Resume count no more.
+// Feature V7: a worker does not stop a campaign that a person resumed meanwhile: earlier failures count no more.
 func TestJudgeAfterResume(t *testing.T) {
 	db := databases.Postgres.New(t)
 	w := workerOn(t, db)
@@ -69,8 +67,7 @@ func TestJudgeAfterResume(t *testing.T) {
 	})
 	testkit.NoError(t, person.Commit())
 	testkit.NoError(t, testkit.Receive(t, "it is judged", judged))
-	c, err := w.all.Get(t.Context(), "c")
-	testkit.Check(t, err == nil && c.State == Running, "the campaign is %s: %s, %v", c.State, c.Why, err)
+	testkit.Equal(t, "the campaign is", testkit.Must(w.all.Get(t.Context(), "c")).State, Running)
 }
 
 // workerOn returns a worker on a database.
@@ -99,16 +96,16 @@ func TestHeardLate(t *testing.T) {
 			if err := r.listen(t.Context(), read); err != nil { // and this one, which found nothing before, writes after it
 				t.Fatal(err)
 			}
-			if c, err := w.all.Get(t.Context(), "c"); err != nil || c.Succeeded != 3 || c.FailedAgain != 1 {
-				t.Errorf("%d succeeded, %d failed again, %v", c.Succeeded, c.FailedAgain, err)
-			}
+			c, err := w.all.Get(t.Context(), "c")
+			testkit.Check(t, err == nil && c.Succeeded == 3 && c.FailedAgain == 1,
+				"%d succeeded, %d failed again, %v", c.Succeeded, c.FailedAgain, err)
 			read.Succeeded = 1 // the same if it did find something
 		}
 		read.Succeeded, read.FailedAgain = 3, 1
 		r := &rounds{all: w.all, worker: w, listenAt: make(map[string]time.Time)}
 		testkit.NoError(t, r.listen(t.Context(), read))
-		if c, err := w.all.Get(t.Context(), "c"); err != nil || c.Succeeded != 0 || c.FailedAgain != 0 {
-			t.Errorf("the next look finds %d and %d, %v: there are no letters", c.Succeeded, c.FailedAgain, err)
-		}
+		c, err := w.all.Get(t.Context(), "c")
+		testkit.Check(t, err == nil && c.Succeeded == 0 && c.FailedAgain == 0,
+			"the next look finds %d and %d, %v: there are no letters", c.Succeeded, c.FailedAgain, err)
 	})
 }
