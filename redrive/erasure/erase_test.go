@@ -21,9 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// Feature D14: nothing that is kept says anything of a person who was erased, in no table. What is kept of others
-// stays. A dry run says the same numbers and changes nothing. The record says who erased, when, why and how much,
-// without the value.
+// Feature D14: no table says anything of a person who was erased, others stay, and the record has no value.
 func TestErase(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
@@ -35,50 +33,39 @@ func TestErase(t *testing.T) {
 			Edit: &campaigns.Edit{Set: map[string]string{"to": person}, Merge: []byte(`{"big":12345678901234567890,"to":["` + person + `"]}`)}})
 		testkit.NoError(t, err)
 		testkit.Must(s.Campaigns.Cancel(ctx, ended.ID, why))
-		if _, err := db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`))
 		taken, err := fixture.Take(ctx, s.Letters, letters.Filter{IDs: []string{"ann-7"}}, time.Hour, 1)
-		if err != nil || len(taken) != 1 {
-			t.Fatal(taken, err)
-		}
+		testkit.Require(t, err == nil && len(taken) == 1, "%v %v", taken, err)
 		request := erasure.Request{Metadata: whom, Act: act, DryRun: true}
 		before := saying(t, db, person)
 		dry, err := erasure.Erase(ctx, s, request)
-		if err != nil || dry.Letters != n-1 || dry.LettersInHand != 1 || dry.Delayed != 20 || dry.Keys != n || dry.Texts < 3 {
-			t.Errorf("a dry run says %s, %v", asJSON(t, dry), err)
-		}
-		if after := saying(t, db, person); len(after) != len(before) || len(before) < 4*n {
-			t.Errorf("before %d places, after the dry run %d", len(before), len(after))
-		}
+		testkit.Check(t, err == nil && dry.Letters == n-1 && dry.LettersInHand == 1 && dry.Delayed == 20 &&
+			dry.Keys == n && dry.Texts >= 3, "a dry run says %+v, %v", dry, err)
+		after := saying(t, db, person)
+		testkit.Check(t, len(after) == len(before) && len(before) >= 4*n, "%d places, after it %d", len(before), len(after))
 		request.DryRun = false
 		steps := 0
 		request.Progress = func(erasure.Report) { steps++ }
 		report, err := erasure.Erase(ctx, s, request)
-		if !errors.Is(err, erasure.ErrInHand) || report.Letters != n-1 || report.LettersInHand != 1 || report.Delayed != 20 || report.Keys != n || steps < 5 {
-			t.Errorf("%s after %d steps, %v", asJSON(t, report), steps, err)
-		}
-		if report.Texts < dry.Texts {
-			t.Errorf("%d texts, and the dry run said %d", report.Texts, dry.Texts)
-		}
+		testkit.Check(t, errors.Is(err, erasure.ErrInHand) && report.Letters == n-1 && report.LettersInHand == 1 &&
+			report.Delayed == 20 && report.Keys == n && steps >= 5,
+			"%+v after %d steps, %v", report, steps, err)
+		testkit.Check(t, report.Texts >= dry.Texts, "%d texts, and the dry run said %d", report.Texts, dry.Texts)
 		testkit.NoError(t, fixture.Release(ctx, s.Letters, taken...))
-		if report, err = erasure.Erase(ctx, s, request); err != nil || report.Letters != 1 || report.LettersInHand != 0 || report.Delayed != 0 {
-			t.Errorf("after the lease: %s, %v", asJSON(t, report), err)
-		}
-		if left := saying(t, db, person); len(left) > 0 {
-			t.Errorf("%s is still in %v", person, left)
-		}
+		report, err = erasure.Erase(ctx, s, request)
+		testkit.Check(t, err == nil && report.Letters == 1 && report.LettersInHand == 0 && report.Delayed == 0,
+			"after the lease: %+v, %v", report, err)
+		wantGone(t, db, person)
 		wantOthers(t, db, s, n)
 		events, err := s.Letters.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
-		if err != nil || len(events) != 4 || events[0].By != "bob" || events[0].Reason != "request 17" ||
-			!strings.HasSuffix(events[0].Detail, report.Selector+"; began") || !strings.Contains(events[1].Detail, fmt.Sprintf("erased %d letters, 20 delayed messages, %d keys", n-1, n)) {
-			t.Errorf("on record are %+v, %v", events, err)
-		}
+		testkit.Check(t, err == nil && len(events) == 4 && events[0].By == "bob" && events[0].Reason == "request 17" &&
+			strings.HasSuffix(events[0].Detail, report.Selector+"; began") &&
+			strings.Contains(events[1].Detail, fmt.Sprintf("erased %d letters, 20 delayed messages, %d keys", n-1, n)),
+			"on record are %+v, %v", events, err)
 		c, err := s.Campaigns.Get(ctx, ended.ID)
-		if err != nil || c.Request.Reason != "erased complains" || c.Request.Edit.Set["to"] != "erased" || c.Selected != 2 ||
-			!strings.Contains(string(c.Request.Edit.Merge), "12345678901234567890") || !slices.Equal(c.Request.Filter.IDs, []string{"ann-1", "ann-2"}) {
-			t.Errorf("%+v, %v", c, err)
-		}
+		testkit.Check(t, err == nil && c.Request.Reason == "erased complains" && c.Request.Edit.Set["to"] == "erased" &&
+			c.Selected == 2 && strings.Contains(string(c.Request.Edit.Merge), "12345678901234567890") &&
+			slices.Equal(c.Request.Filter.IDs, []string{"ann-1", "ann-2"}), "%+v, %v", c, err)
 	})
 }
 
@@ -95,23 +82,17 @@ func TestErase_forgetsIDs(t *testing.T) {
 			ids = append(ids, fmt.Sprint("waits-ann-", i))
 		}
 		report, err := erasure.Erase(ctx, s, erasure.Request{IDs: ids, ForgetIDs: true, Act: act})
-		if err != nil || report.Letters != 4 || report.Delayed != 20 || report.Keys != 3 {
-			t.Errorf("%s, %v", asJSON(t, report), err)
-		}
-		for _, value := range []string{person, "ann-0", "ann-1"} {
-			if left := saying(t, db, value); len(left) > 0 {
-				t.Errorf("%s is still in %v", value, left)
-			}
-		}
+		testkit.Check(t, err == nil && report.Letters == 4 && report.Delayed == 20 && report.Keys == 3,
+			"%+v, %v", report, err)
+		wantGone(t, db, person, "ann-0", "ann-1")
 		wantOthers(t, db, s, 3)
-		if again, err := erasure.Erase(ctx, s, erasure.Request{IDs: ids, ForgetIDs: true, Act: act}); err != nil || again.Letters+again.Delayed+again.Keys != 0 {
-			t.Errorf("once more: %s, %v", asJSON(t, again), err)
-		}
+		again, err := erasure.Erase(ctx, s, erasure.Request{IDs: ids, ForgetIDs: true, Act: act})
+		testkit.Check(t, err == nil && again.Letters+again.Delayed+again.Keys == 0,
+			"once more: %+v, %v", again, err)
 	})
 }
 
-// Feature D14: by metadata, keys of messages without a letter and what is sealed in letters are not found. The report
-// counts them, the dry run too, and by ids they go.
+// Feature D14: what metadata cannot find, in keys and sealed letters, is counted in the report, and goes by ids.
 func TestErase_unsearched(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		db := d.Create(t)()
@@ -124,34 +105,17 @@ func TestErase_unsearched(t *testing.T) {
 		fixture.Publish(t, sealed, "orders.dlq", personal("ann-sealed"))
 		for _, dry := range []bool{true, false} {
 			report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, DryRun: dry})
-			if err != nil || report.Letters != n || report.KeysUnsearched != n+1 || report.SealedUnsearched != 1 {
-				t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
-			}
+			testkit.Check(t, err == nil && report.Letters == n && report.KeysUnsearched == n+1 &&
+				report.SealedUnsearched == 1, "a dry run %t: %+v, %v", dry, report, err)
 		}
 		report, err := erasure.Erase(ctx, s, erasure.Request{IDs: []string{"ann-succeeded", "ann-sealed"}, Act: act})
-		if err != nil || report.Letters != 1 || report.Keys != 1 || report.KeysUnsearched != 0 || report.SealedUnsearched != 0 {
-			t.Errorf("by ids: %s, %v", asJSON(t, report), err)
-		}
+		testkit.Check(t, err == nil && report.Letters == 1 && report.Keys == 1 && report.KeysUnsearched == 0 &&
+			report.SealedUnsearched == 0, "by ids: %+v, %v", report, err)
 		report, err = erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act})
-		if err != nil || report.KeysUnsearched != n || report.SealedUnsearched != 0 {
-			t.Errorf("afterwards: %s, %v", asJSON(t, report), err)
-		}
-		if left := saying(t, db, person); len(left) > 0 {
-			t.Errorf("%s is still in %v", person, left)
-		}
+		testkit.Check(t, err == nil && report.KeysUnsearched == n && report.SealedUnsearched == 0,
+			"afterwards: %+v, %v", report, err)
+		wantGone(t, db, person)
 	})
-}
-
-// Feature D14: what the run refuses, its dry run refuses. A dry run needs no reason.
-func TestErase_dryRunRefuses(t *testing.T) {
-	s := open(t, fixture.SQLite.Create(t)())
-	for _, dry := range []bool{true, false} {
-		request := erasure.Request{Metadata: whom, Act: campaigns.Act{By: "bob", Reason: "for " + person}, DryRun: dry}
-		if report, err := erasure.Erase(t.Context(), s, request); err == nil || !strings.Contains(err.Error(), "Act.Reason") || report.Selector != "" {
-			t.Errorf("a dry run %t: %s, %v", dry, asJSON(t, report), err)
-		}
-	}
-	testkit.NoError(t, testkit.Err(erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, DryRun: true})))
 }
 
 // Feature D14: a campaign that would publish the value goes on, and is named. When it has ended, the value goes.
@@ -162,13 +126,11 @@ func TestErase_openCampaign(t *testing.T) {
 	c := testkit.Must(s.Campaigns.Start(ctx, campaigns.Request{Act: campaigns.Act{By: "eve", Reason: "r"}, Edit: &campaigns.Edit{Set: map[string]string{"to": person}}}))
 	request := erasure.Request{Metadata: whom, Act: act}
 	report, err := erasure.Erase(ctx, s, request)
-	if !errors.Is(err, erasure.ErrInHand) || !slices.Equal(report.CampaignsOpen, []string{c.ID}) {
-		t.Errorf("%s, %v", asJSON(t, report), err)
-	}
+	testkit.Check(t, errors.Is(err, erasure.ErrInHand) && slices.Equal(report.CampaignsOpen, []string{c.ID}),
+		"%+v, %v", report, err)
 	testkit.Must(s.Campaigns.Cancel(ctx, c.ID, campaigns.Act{By: "eve", Reason: "r"}))
-	if report, err = erasure.Erase(ctx, s, request); err != nil || report.Texts != 1 || len(saying(t, db, person)) > 0 {
-		t.Errorf("%s, %v", asJSON(t, report), err)
-	}
+	testkit.Equal(t, "texts", testkit.Must(erasure.Erase(ctx, s, request)).Texts, 1)
+	wantGone(t, db, person)
 }
 
 // Feature D14: a campaign that runs finds an erased letter gone, and ends.
@@ -178,9 +140,8 @@ func TestErase_besideCampaign(t *testing.T) {
 	fixture.Publish(t, s.Letters, "orders.dlq", personal("ann-1"), fixture.Letter("other-1", "{}"))
 	all := letters.Filter{Statuses: letters.Statuses()}
 	c := testkit.Must(s.Campaigns.Start(ctx, campaigns.Request{Filter: all, Act: campaigns.Act{By: "eve", Reason: "r"}}))
-	if report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act}); err != nil || report.Letters != 1 {
-		t.Fatalf("%s, %v", asJSON(t, report), err)
-	}
+	report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act})
+	testkit.Require(t, err == nil && report.Letters == 1, "%+v, %v", report, err)
 	out := &fixture.Outbox{}
 	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
 	testkit.NoError(t, err)
@@ -192,9 +153,9 @@ func TestErase_besideCampaign(t *testing.T) {
 		c, err = s.Campaigns.Get(ctx, c.ID)
 		return err != nil || c.State == campaigns.Finished
 	})
-	if ids := out.IDs(); err != nil || c.Gone != 1 || c.Redriven != 1 || len(ids) != 1 || ids["other-1"] != 1 {
-		t.Errorf("%+v, %v, published %v", c, err, ids)
-	}
+	ids := out.IDs()
+	testkit.Check(t, err == nil && c.Gone == 1 && c.Redriven == 1 && len(ids) == 1 && ids["other-1"] == 1,
+		"%+v, %v, published %v", c, err, ids)
 }
 
 // Feature D14: a request that cannot be meant is refused, and so is a reason that would keep the value on record.
@@ -212,17 +173,19 @@ func TestErase_refuses(t *testing.T) {
 	} {
 		testkit.Says(t, testkit.Err(erasure.Erase(t.Context(), s, r)), want)
 	}
-	if _, err := erasure.Erase(t.Context(), erasure.Stores{}, erasure.Request{IDs: []string{"1"}, Act: act}); err == nil {
-		t.Error("no store")
-	}
+	dry := erasure.Request{Metadata: whom, Act: campaigns.Act{By: "bob", Reason: "for " + person}, DryRun: true}
+	testkit.Says(t, testkit.Err(erasure.Erase(t.Context(), s, dry)), "Act.Reason") // what the run refuses
+	dry.Act = campaigns.Act{}
+	testkit.NoError(t, testkit.Err(erasure.Erase(t.Context(), s, dry))) // it needs no reason
+	testkit.Check(t, testkit.Err(erasure.Erase(t.Context(), erasure.Stores{}, erasure.Request{IDs: []string{"1"}, Act: act})) != nil,
+		"no store")
 	s.Keys, s.Delayed, s.Campaigns = nil, nil, nil
-	if report, err := erasure.Erase(t.Context(), s, erasure.Request{IDs: []string{"1"}, Act: act}); err != nil || len(report.CampaignsOpen)+report.KeysInHand+report.Letters != 0 {
-		t.Errorf("with letters alone: %+v, %v", report, err)
-	}
+	report, err := erasure.Erase(t.Context(), s, erasure.Request{IDs: []string{"1"}, Act: act})
+	testkit.Check(t, err == nil && len(report.CampaignsOpen)+report.KeysInHand+report.Letters == 0,
+		"with letters alone: %+v, %v", report, err)
 }
 
-// Feature D14: after the step that docs/privacy.md names, the bytes of a person are not in the file of SQLite either,
-// nor in those beside it. Without the step they still are.
+// Feature D14: after the step that docs/privacy.md names, the bytes are in no file of SQLite, and before it they are.
 func TestErase_bytesOfSQLite(t *testing.T) {
 	folder := t.TempDir()
 	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(folder, "test.db")+"?_pragma=journal_mode(wal)&_pragma=busy_timeout(2000)"))
@@ -232,9 +195,7 @@ func TestErase_bytesOfSQLite(t *testing.T) {
 	fill(t, db, s, n)
 	inFiles := func() (times int) {
 		files, err := filepath.Glob(filepath.Join(folder, "*"))
-		if err != nil || len(files) == 0 {
-			t.Fatal(files, err)
-		}
+		testkit.Require(t, err == nil && len(files) != 0, "%v %v", files, err)
 		for _, file := range files {
 			text := testkit.Must(os.ReadFile(file))
 			times += bytes.Count(text, []byte(person))
@@ -242,19 +203,14 @@ func TestErase_bytesOfSQLite(t *testing.T) {
 		return times
 	}
 	testkit.Must(erasure.Erase(t.Context(), s, erasure.Request{Metadata: whom, Act: act}))
-	if left := saying(t, db, person); len(left) > 0 {
-		t.Fatal(left)
-	}
-	if inFiles() == 0 {
-		t.Error("the bytes went without the step: the test shows nothing")
-	}
+	wantGone(t, db, person)
+	testkit.Check(t, inFiles() != 0, "the bytes went without the step: the test shows nothing")
 	conn := testkit.Must(db.Conn(context.Background()))
 	defer conn.Close()
 	for _, statement := range []string{`VACUUM`, `PRAGMA wal_checkpoint(TRUNCATE)`} {
 		testkit.Must(conn.ExecContext(t.Context(), statement))
 	}
-	if times := inFiles(); times > 0 {
-		t.Errorf("the files have the value %d times", times)
-	}
+	times := inFiles()
+	testkit.Check(t, times <= 0, "the files have the value %d times", times)
 	wantOthers(t, db, s, n)
 }

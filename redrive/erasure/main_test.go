@@ -2,7 +2,6 @@ package erasure_test
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,8 +60,7 @@ func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 
 func open(t testing.TB, db *sql.DB) erasure.Stores {
 	t.Helper()
-	s := testkit.Must(storesOn(db))
-	return s
+	return testkit.Must(storesOn(db))
 }
 
 // personal is a letter of the person, who is everywhere in it.
@@ -114,33 +112,27 @@ func saying(t testing.TB, db *sql.DB, value string) []string {
 		"spillway_campaign_events")...)
 }
 
+// wantGone fails the test if any table says one of the values.
+func wantGone(t testing.TB, db *sql.DB, values ...string) {
+	t.Helper()
+	for _, value := range values {
+		left := saying(t, db, value)
+		testkit.Check(t, len(left) == 0, "%s is still in %d places: %v", value, len(left), left[:min(len(left), 5)])
+	}
+}
+
 // wantOthers fails the test unless what is kept of others is as it was.
 func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	t.Helper()
-	left := 0
-	for f := (letters.Filter{Limit: 500}); ; {
-		found := fixture.List(t, s.Letters, f)
-		if len(found) == 0 {
-			break
-		}
-		for _, l := range found {
-			if f.After = l.Seq; !strings.HasPrefix(l.Original.UUID, "other-") || string(l.Original.Payload) != "{}" || l.Original.Metadata.Get("tenant") != "blue" ||
-				l.Failure.Description != "customer "+l.Original.UUID+" is unknown" {
-				t.Fatalf("%+v", l)
-			}
-			left++
-		}
+	others := fixture.List(t, s.Letters, letters.Filter{Limit: letters.MaxLimit})
+	for _, l := range others {
+		testkit.Require(t, strings.HasPrefix(l.Original.UUID, "other-") && string(l.Original.Payload) == "{}" &&
+			l.Original.Metadata.Get("tenant") == "blue" && l.Failure.Description == "customer "+l.Original.UUID+" is unknown",
+			"%+v", l)
 	}
 	var keys int
 	testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys))
 	waiting, err := s.Delayed.Inside().Waiting(t.Context())
-	if left != n || keys != n || err != nil || len(waiting) != 1 || waiting[0].Messages != 20 {
-		t.Errorf("of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", left, keys, waiting, err, n, n)
-	}
-}
-
-func asJSON(t testing.TB, v any) string {
-	t.Helper()
-	text := testkit.Must(json.Marshal(v))
-	return string(text)
+	testkit.Check(t, len(others) == n && keys == n && err == nil && len(waiting) == 1 && waiting[0].Messages == 20,
+		"of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", len(others), keys, waiting, err, n, n)
 }
