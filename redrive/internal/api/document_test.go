@@ -36,9 +36,9 @@ func TestDocument(t *testing.T) {
 	if *update {
 		testkit.NoError(t, os.WriteFile("openapi.json", want, 0o644))
 	}
-	if is := testkit.Must(os.ReadFile("openapi.json")); !bytes.Equal(is, want) {
-		t.Error("openapi.json is not what the routes are: go test ./redrive/internal/api -run TestDocument -update")
-	}
+	is := testkit.Must(os.ReadFile("openapi.json"))
+	testkit.Check(t, bytes.Equal(is, want),
+		"openapi.json is not what the routes are: go test ./redrive/internal/api -run TestDocument -update")
 }
 
 type object = map[string]any

@@ -33,8 +33,7 @@ var bodies = map[string]fields{
 	"/leases/break": {"reason": "x", "seqs": []int{1}}, "/erasures": {"reason": "x", "ids": []string{"id-1"}}, "/erasures/plan": {"ids": []string{"id-1"}},
 }
 
-// Feature V13: a body that is no JSON, has another type, another field or none, or is too large, changes nothing. The
-// problem says what is wrong.
+// Feature V13: a body that is no JSON, of another type, misspelt or too large changes nothing, and is told why.
 func TestBodies(t *testing.T) {
 	d := newDesk(t)
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
@@ -44,9 +43,7 @@ func TestBodies(t *testing.T) {
 		}
 		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
 		good, found := bodies[path]
-		if !found {
-			t.Errorf("bodies has no row for %s", path)
-		}
+		testkit.Check(t, found, "bodies has no row for %s", path)
 		text := string(testkit.Must(json.Marshal(good)))
 		for _, bad := range []struct {
 			what, body string
@@ -88,8 +85,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Feature V13: what a request carries in any field is a value, and stays one: in the filter of a query, in a body, and in
-// an address.
+// Feature V13: what a request carries stays a value: in a query, a body and an address.
 func TestInjection(t *testing.T) {
 	d := newDesk(t)
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
@@ -99,23 +95,19 @@ func TestInjection(t *testing.T) {
 	for _, text := range hostile {
 		for _, f := range operate.FilterFields {
 			r := d.get("/letters?" + url.Values{f.Name: {text}}.Encode())
-			if r.StatusCode == http.StatusOK && f.Name != "not-topic" && len(read[operate.LettersData](t, r).Letters) > 0 || r.StatusCode >= 500 {
-				t.Errorf("%s=%q: status %d: %s", f.Name, text, r.StatusCode, r.body)
-			}
-			if r.Header.Get("Set-Cookie") != "" || r.Header.Get("X-Content-Type-Options") != "nosniff" {
-				t.Error(r.Header)
-			}
+			testkit.Check(t, (r.StatusCode != http.StatusOK || f.Name == "not-topic" || len(read[operate.LettersData](t, r).Letters) == 0) &&
+				r.StatusCode < 500, "%s=%q: status %d: %s", f.Name, text, r.StatusCode, r.body)
+			testkit.Check(t, r.Header.Get("Set-Cookie") == "" && r.Header.Get("X-Content-Type-Options") == "nosniff",
+				"%v", r.Header)
 		}
 		for _, list := range lists {
 			r := d.post("/plan", fields{"filter": fields{list: []string{text}}})
-			if r.StatusCode == http.StatusOK && list != "not_topics" && read[operate.PlanData](t, r).Letters > 0 || r.StatusCode >= 500 {
-				t.Errorf("%s=%q: status %d: %s", list, text, r.StatusCode, r.body)
-			}
+			testkit.Check(t, (r.StatusCode != http.StatusOK || list == "not_topics" || read[operate.PlanData](t, r).Letters <= 0) &&
+				r.StatusCode < 500, "%s=%q: status %d: %s", list, text, r.StatusCode, r.body)
 		}
 		for _, path := range []string{"/letters/", "/campaigns/", "/discards/", "/sequences/"} {
-			if r := d.get(path + url.PathEscape(text)); r.StatusCode != http.StatusNotFound {
-				t.Errorf("%s%q: status %d", path, text, r.StatusCode)
-			}
+			r := d.get(path + url.PathEscape(text))
+			testkit.Check(t, r.StatusCode == http.StatusNotFound, "%s%q: status %d", path, text, r.StatusCode)
 		}
 	}
 	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
@@ -134,13 +126,11 @@ func TestSlowBody(t *testing.T) {
 		"Idempotency-Key: 9f3a12bc-0000-4000-8000-000000000001\r\n\r\n{\"reason\":", api.Prefix)
 	testkit.NoError(t, connection.SetReadDeadline(time.Now().Add(30*time.Second)))
 	answer, _ := io.ReadAll(connection)
-	if !strings.Contains(string(answer), "408") || !strings.Contains(string(answer), operate.ProblemSlow) {
-		t.Errorf("the answer is %q", answer)
-	}
+	testkit.Check(t, strings.Contains(string(answer), "408") && strings.Contains(string(answer), operate.ProblemSlow),
+		"the answer is %q", answer)
 }
 
-// Feature V13: while the database is away each route says so, and when to ask again. The text of the error is for persons
-// who may act.
+// Feature V13: while the database is away each route says so, and when to ask again. Details are for who may act.
 func TestAway(t *testing.T) {
 	d := newDesk(t)
 	testkit.NoError(t, d.db.Close())
@@ -158,13 +148,10 @@ func TestAway(t *testing.T) {
 			r = d.post(path, body).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
 		default:
 			r = d.get(path).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
-			if low := d.get(path, as(operate.Look)); strings.Contains(low.body, "is closed") {
-				t.Errorf("%s: %s", path, low.body)
-			}
+			low := d.get(path, as(operate.Look))
+			testkit.Check(t, !strings.Contains(low.body, "is closed"), "%s: %s", path, low.body)
 		}
-		if r.Header.Get("Retry-After") != "5" {
-			t.Errorf("%s: %v", path, r.Header)
-		}
+		testkit.Check(t, r.Header.Get("Retry-After") == "5", "%s: %v", path, r.Header)
 	}
 }
 
@@ -183,9 +170,9 @@ func TestStreams(t *testing.T) {
 		if r.StatusCode != http.StatusOK {
 			text := testkit.Must(io.ReadAll(r.Body))
 			testkit.NoError(t, r.Body.Close())
-			if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), operate.ProblemBusy) || len(open) != 32 {
-				t.Errorf("after %d streams: status %d: %s", len(open), r.StatusCode, text)
-			}
+			testkit.Check(t, r.StatusCode == http.StatusServiceUnavailable &&
+				strings.Contains(string(text), operate.ProblemBusy) && len(open) == 32,
+				"after %d streams: status %d: %s", len(open), r.StatusCode, text)
 			break
 		}
 		open = append(open, r)

@@ -28,8 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// desk is a console on a database of its own. The header Test-Role of a request says what its person may do, and
-// Test-Name who it is.
+// desk is a console on a database of its own. Test-Role and Test-Name of a request say who asks.
 type desk struct {
 	t         testing.TB
 	db        *sql.DB
@@ -113,13 +112,9 @@ func (d *desk) send(r *http.Request, change ...func(*http.Request)) reply {
 // want fails the test unless the answer has the status and all of the texts.
 func (r reply) want(t testing.TB, status int, texts ...string) reply {
 	t.Helper()
-	if r.StatusCode != status {
-		t.Fatalf("status %d, want %d: %s", r.StatusCode, status, r.body)
-	}
+	testkit.Require(t, r.StatusCode == status, "status %d, want %d: %s", r.StatusCode, status, r.body)
 	for _, text := range texts {
-		if !strings.Contains(r.body, text) {
-			t.Errorf("the answer lacks %q: %s", text, r.body)
-		}
+		testkit.Check(t, strings.Contains(r.body, text), "the answer lacks %q: %s", text, r.body)
 	}
 	if status >= 400 {
 		var p operate.Problem
@@ -136,9 +131,8 @@ func read[T any](t testing.TB, r reply) (v T) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader([]byte(r.body)))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatalf("%v: %s", err, r.body)
-	}
+	err := decoder.Decode(&v)
+	testkit.Require(t, (err == nil || errors.Is(err, io.EOF)), "%v: %s", err, r.body)
 	return v
 }
 

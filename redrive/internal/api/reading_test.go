@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
@@ -37,9 +38,8 @@ func TestPages(t *testing.T) {
 		if order == "newest" {
 			slices.Reverse(seqs)
 		}
-		if !slices.IsSorted(seqs) || len(slices.Compact(seqs)) != len(seqs) || len(seqs) < 25 {
-			t.Errorf("%s: %v", order, seqs)
-		}
+		testkit.Check(t, slices.IsSorted(seqs) && len(slices.Compact(seqs)) == len(seqs) && len(seqs) >= 25,
+			"%s: %v", order, seqs)
 	}
 }
 
@@ -51,17 +51,14 @@ func TestTags(t *testing.T) {
 		"/sequences", "/audit", "/breakers", "/openapi.json"} {
 		tag := d.get(path).want(t, http.StatusOK).Header.Get("ETag")
 		r := d.get(path, with("If-None-Match", `"x", `+tag)).want(t, http.StatusNotModified)
-		if r.body != "" || !strings.HasPrefix(tag, `W/"`) {
-			t.Errorf("%s: %q, %q", path, tag, r.body)
-		}
-		if head := d.send(newRequest(http.MethodHead, path)).want(t, http.StatusOK); head.body != "" || head.Header.Get("ETag") != tag {
-			t.Errorf("HEAD %s: %q", path, head.body)
-		}
+		testkit.Check(t, r.body == "" && strings.HasPrefix(tag, `W/"`), "%s: %q, %q", path, tag, r.body)
+		head := d.send(newRequest(http.MethodHead, path)).want(t, http.StatusOK)
+		testkit.Check(t, head.body == "" && head.Header.Get("ETag") == tag, "HEAD %s: %q", path, head.body)
 	}
 	packed := d.get("/openapi.json", with("Accept-Encoding", "gzip"))
-	if plain := d.get("/openapi.json"); packed.Header.Get("Content-Encoding") != "gzip" || 4*len(packed.body) > len(plain.body) {
-		t.Errorf("packed it has %d bytes, and %d without", len(packed.body), len(plain.body))
-	}
+	plain := d.get("/openapi.json")
+	testkit.Check(t, packed.Header.Get("Content-Encoding") == "gzip" && 4*len(packed.body) <= len(plain.body),
+		"packed it has %d bytes, and %d without", len(packed.body), len(plain.body))
 	tag := d.get("/letters").Header.Get("ETag")
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("more", "{}"))
 	d.get("/letters", with("If-None-Match", tag)).want(t, http.StatusOK)
@@ -77,9 +74,8 @@ func TestQueries(t *testing.T) {
 		"text=a&text=b": "text", "leased=no": "leased", "topic=%ff": "topic",
 	} {
 		p := read[operate.Problem](t, d.get("/letters?"+query).want(t, http.StatusBadRequest))
-		if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Detail == "" {
-			t.Errorf("%s: %+v", query, p)
-		}
+		testkit.Check(t, len(p.Errors) == 1 && p.Errors[0].Field == field && p.Errors[0].Detail != "",
+			"%s: %+v", query, p)
 	}
 	d.get("/letters?"+strings.Repeat("id=x&", 20_000)).want(t, http.StatusBadRequest, "may have 65536")
 	d.get("/letters?%zz").want(t, http.StatusBadRequest)
@@ -95,4 +91,34 @@ func TestQueries(t *testing.T) {
 func newRequest(method, path string) *http.Request {
 	r, _ := http.NewRequest(method, api.Prefix+path, http.NoBody)
 	return r
+}
+
+// Feature V13: each right is refused by each route that needs a greater one, and by no other. TestDocument keeps them.
+func TestRights(t *testing.T) {
+	d := newDesk(t)
+	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	for _, row := range api.Table() {
+		name, least := row.Method+" "+row.Pattern, operate.Right(row.Right)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
+		for right := operate.Nothing; right <= operate.Approve; right++ {
+			ask := func() reply { return d.get(path, as(right)) }
+			if row.Method == http.MethodPost {
+				ask = func() reply { return d.post(path, "{}", as(right)) }
+			}
+			r := ask()
+			refused := r.StatusCode == http.StatusForbidden
+			testkit.Check(t, refused == (right < least) && r.StatusCode < 500,
+				"%s with the right to %v: status %d: %s", name, right, r.StatusCode, r.body)
+		}
+	}
+	d.get("/letters", with("Test-Role", "error")).want(t, http.StatusServiceUnavailable, "access-unknown")
+	for _, path := range []string{"/nothing", "/letters/1/2/3", "/letters/%2e%2e", "2"} {
+		d.get(path).want(t, http.StatusNotFound)
+	}
+	r := d.post("/letters", "{}").want(t, http.StatusMethodNotAllowed, "takes GET")
+	testkit.Check(t, r.Header.Get("Allow") == "GET", "%v", r.Header)
+	fixture.WantCount(t, d.store, fixture.Status("waiting"), 3)
+	d.get("/").want(t, http.StatusOK, `"service":"shop"`, `"right":"approve"`, `"tables":{"campaign_events":1`)
+	all := fmt.Sprint(d.get("/campaigns").body)
+	testkit.Check(t, all == "{\"campaigns\":[]}\n", "%v", all)
 }

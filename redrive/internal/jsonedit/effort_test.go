@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -59,40 +60,37 @@ func apply(t *testing.T, doc, patch string) (out []byte, spent int) {
 	return out, e.spent
 }
 
-// Feature V6: an edit costs what its document and its patch are long. It is the bytes that are read, written and
-// allocated which are counted: neither a scan nor a copy for each key goes unseen.
+// Feature V6: an edit costs what its document and its patch are long, in bytes read, written and allocated.
 func TestEdit_linear(t *testing.T) {
-	operations := func(n int, op func(i int) string) string { return listed(n, op) }
+	ops := func(n int, op string) string { // # is the number of an operation as a key has it, @ as an index
+		return listed(n/16, func(i int) string {
+			return strings.NewReplacer("#", fmt.Sprintf("%06d", i), "@", strconv.Itoa(i)).Replace(op)
+		})
+	}
+	object := func(n int, value string) string { return string(keyed(n, value)) }
+	deep := strings.Repeat("/a", MaxDepth-1)
 	for name, edit := range map[string]func(n int) (doc, patch string){
-		"merge into nothing":   func(n int) (string, string) { return `{}`, string(keyed(n/16, "1")) },
-		"merge of all":         func(n int) (string, string) { return string(keyed(n/16, "0")), string(keyed(n/16, "1")) },
-		"merge that removes":   func(n int) (string, string) { return string(keyed(n/16, "0")), string(keyed(n/16, "null")) },
-		"merge of a large one": func(n int) (string, string) { return string(keyed(n, "[0]")), `{"k000001":2}` },
+		"merge into nothing":   func(n int) (string, string) { return `{}`, object(n/16, "1") },
+		"merge of all":         func(n int) (string, string) { return object(n/16, "0"), object(n/16, "1") },
+		"merge that removes":   func(n int) (string, string) { return object(n/16, "0"), object(n/16, "null") },
+		"merge of a large one": func(n int) (string, string) { return object(n, "[0]"), `{"k000001":2}` },
 		"merge deep down": func(n int) (string, string) {
-			return nested(MaxDepth-1, string(keyed(n, "{}"))), nested(MaxDepth, "1")
+			return nested(MaxDepth-1, object(n, "{}")), nested(MaxDepth, "1")
 		},
-		"add": func(n int) (string, string) {
-			return `{}`, operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"add","path":"/k%d","value":1}`, i) })
-		},
-		"remove": func(n int) (string, string) {
-			return string(keyed(n/16, "0")), operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"remove","path":"/k%06d"}`, i) })
-		},
+		"add":    func(n int) (string, string) { return `{}`, ops(n, `{"op":"add","path":"/k#","value":1}`) },
+		"remove": func(n int) (string, string) { return object(n/16, "0"), ops(n, `{"op":"remove","path":"/k#"}`) },
 		"replace deep down": func(n int) (string, string) {
-			return nested(MaxDepth-1, listed(n, wide)), operations(n/16, func(i int) string {
-				return fmt.Sprintf(`{"op":"replace","path":"%s/%d","value":1}`, strings.Repeat("/a", MaxDepth-1), i)
-			})
+			return nested(MaxDepth-1, listed(n, wide)), ops(n, `{"op":"replace","path":"`+deep+`/@","value":1}`)
 		},
 		"test": func(n int) (string, string) {
-			return listed(n, wide), operations(n/16, func(int) string { return `{"op":"test","path":"/1","value":[0,{},1]}` })
+			return listed(n, wide), ops(n, `{"op":"test","path":"/1","value":[0,{},1]}`)
 		},
 		"copy beside a long text": func(n int) (string, string) {
-			return `{"a":"` + strings.Repeat("x", n) + `","b":1}`, operations(n/16, func(int) string { return `{"op":"copy","from":"/b","path":"/c"}` })
+			return `{"a":"` + strings.Repeat("x", n) + `","b":1}`, ops(n, `{"op":"copy","from":"/b","path":"/c"}`)
 		},
-		"append": func(n int) (string, string) {
-			return `[0]`, operations(n/16, func(int) string { return `{"op":"add","path":"/-","value":[1]}` })
-		},
+		"append": func(n int) (string, string) { return `[0]`, ops(n, `{"op":"add","path":"/-","value":[1]}`) },
 		"move": func(n int) (string, string) {
-			return string(keyed(n, "[0]")), operations(n/16, func(i int) string { return fmt.Sprintf(`{"op":"move","from":"/k%06d","path":"/m%d"}`, i, i) })
+			return object(n, "[0]"), ops(n, `{"op":"move","from":"/k#","path":"/m#"}`)
 		},
 	} {
 		cost := func(n int) int {
@@ -103,9 +101,8 @@ func TestEdit_linear(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			return spent + int(after.TotalAlloc-before.TotalAlloc)
 		}
-		if small, large := cost(2000), cost(16000); large > 12*small {
-			t.Errorf("%s: eight times as much costs %d instead of %d, %.1f times as much", name, large, small, float64(large)/float64(small))
-		}
+		small, large := cost(2000), cost(16000)
+		testkit.Check(t, large <= 12*small, "%s: eight times as much costs %d instead of %d", name, large, small)
 	}
 }
 
@@ -124,13 +121,11 @@ func TestPatch_hostileDocument(t *testing.T) {
 		e, left := &effort{ctx: t.Context()}, 0
 		root := parsed([]byte(c.doc))
 		for i := range p { // a failed test ends a patch, so each is tried for itself
-			if _, err := p[i].apply(e, root, &left); err == nil {
-				t.Errorf("%s is equal to %s", name, c.value)
-			}
+			_, err := p[i].apply(e, root, &left)
+			testkit.Check(t, err != nil, "%s is equal to %s", name, c.value)
 		}
-		if e.spent > 4*len(c.doc) {
-			t.Errorf("%s: %d operations read %d bytes of %d", name, len(p), e.spent, len(c.doc))
-		}
+		testkit.Check(t, e.spent <= 4*len(c.doc),
+			"%s: %d operations read %d bytes of %d", name, len(p), e.spent, len(c.doc))
 	}
 }
 
@@ -141,16 +136,14 @@ func TestMerge_bounded(t *testing.T) {
 			"flat": string(keyed(n, "1")), "nested": `{"a":` + string(keyed(n-1, "1")) + `}`,
 		} {
 			_, err := merge([]byte(`{}`), []byte(patch))
-			if fails != (err != nil) || fails && !strings.Contains(err.Error(), "more than 1000 keys: split it") {
-				t.Errorf("%d keys, %s: %v", n, shape, err)
-			}
+			testkit.Check(t, fails == (err != nil) &&
+				(!fails || strings.Contains(err.Error(), "more than 1000 keys: split it")),
+				"%d keys, %s: %v", n, shape, err)
 		}
 	}
 	testkit.NoError(t, testkit.Err(merge([]byte(`{}`), []byte(nested(MaxDepth, "1")))))
 	testkit.Is(t, testkit.Err(merge([]byte(`{}`), []byte(nested(MaxDepth+2, "1")))), errDeep)
-	if _, err := merge([]byte(`{}`), []byte(`{"a":1,"a":2}`)); !errors.Is(err, errTwice) {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(merge([]byte(`{}`), []byte(`{"a":1,"a":2}`))), errTwice)
 }
 
 // ending is a context that ends when it is asked for the n-th time.
@@ -191,9 +184,7 @@ func TestEdit_ends(t *testing.T) {
 				}
 				break
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("%.40s: after %d looks: %v", patch, looks, err)
-			}
+			testkit.Require(t, errors.Is(err, context.Canceled), "%.40s: after %d looks: %v", patch, looks, err)
 		}
 	}
 }

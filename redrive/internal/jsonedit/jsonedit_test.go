@@ -57,9 +57,8 @@ func TestPatch(t *testing.T) {
 			got, err = p.Apply(context.Background(), []byte(c.doc))
 		}
 		if c.fails != "" {
-			if err == nil || !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("%s of %s: %q, %v; want an error with %q", c.patch, c.doc, got, err, c.fails)
-			}
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), c.fails),
+				"%s of %s: %q, %v; want an error with %q", c.patch, c.doc, got, err, c.fails)
 		} else if err != nil || string(got) != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.patch, c.doc, got, err, c.want)
 		}
@@ -77,9 +76,8 @@ func TestMerge(t *testing.T) {
 		{"{\n  \"id\": 9007199254740993,\n  \"to\": \"x\"\n}\n", `{"to":"y"}`, "{\n  \"id\": 9007199254740993,\n  \"to\": \"y\"\n}\n"},
 	} {
 		got, err := merge([]byte(c.doc), []byte(c.patch))
-		if err != nil || string(got) != c.want {
-			t.Errorf("%s of %s: %q, %v; want %q", c.patch, c.doc, got, err, c.want)
-		}
+		testkit.Check(t, err == nil && string(got) == c.want,
+			"%s of %s: %q, %v; want %q", c.patch, c.doc, got, err, c.want)
 	}
 	testkit.Is(t, testkit.Err(merge([]byte(`{"a":1,"a":2}`), []byte(`{"a":3}`))), errTwice)
 }
@@ -91,9 +89,7 @@ func TestPatch_bounded(t *testing.T) {
 	if err == nil {
 		_, err = p.Apply(context.Background(), []byte(`{}`))
 	}
-	if err == nil || !strings.Contains(err.Error(), "grows") {
-		t.Error(err)
-	}
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "grows"), "%v", err)
 }
 
 // Feature V6: whatever the document and the patch are, the answer is an error or JSON that means what was asked for.
@@ -102,9 +98,8 @@ func FuzzEdit(f *testing.F) {
 	f.Add(`[[],[{}]]`, `[{"op":"move","from":"/1/0","path":"/0/-"}]`, `[]`)
 	f.Fuzz(func(t *testing.T, doc, patch, patchOf string) {
 		if p, err := Parse([]byte(patch)); err == nil {
-			if got, err := p.Apply(context.Background(), []byte(doc)); err == nil && !json.Valid(got) {
-				t.Errorf("%q of %q is %q", patch, doc, got)
-			}
+			got, err := p.Apply(context.Background(), []byte(doc))
+			testkit.Check(t, (err != nil || json.Valid(got)), "%q of %q is %q", patch, doc, got)
 		}
 		got, err := merge([]byte(doc), []byte(patchOf))
 		if err != nil {
@@ -114,9 +109,8 @@ func FuzzEdit(f *testing.F) {
 		if json.Unmarshal([]byte(doc), &d) != nil || json.Unmarshal([]byte(patchOf), &m) != nil {
 			return
 		}
-		if err := json.Unmarshal(got, &g); err != nil || !reflect.DeepEqual(g, merged(d, m)) {
-			t.Errorf("%q of %q is %q: %v", patchOf, doc, got, err)
-		}
+		err = json.Unmarshal(got, &g)
+		testkit.Check(t, err == nil && reflect.DeepEqual(g, merged(d, m)), "%q of %q is %q: %v", patchOf, doc, got, err)
 	})
 }
 

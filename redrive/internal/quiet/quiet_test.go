@@ -9,8 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/quiet"
 )
 
-// Feature V14: quiet hours go by the clock on the wall, also over midnight. On the days on which the clock is changed
-// they are longer rather than shorter.
+// Feature V14: quiet hours go by the clock on the wall. On days of its change they are longer rather than shorter.
 func TestUntil(t *testing.T) {
 	for _, row := range []struct{ hours, zone, at, until string }{
 		{"09:00-17:30", "UTC", "2026-06-01T08:59:59Z", ""},
