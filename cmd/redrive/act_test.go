@@ -35,9 +35,8 @@ func TestEveryDatabase(t *testing.T) {
 			t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
 		}
 		record := s.pipe("audit", "--kind", "discarded", "--who", "ann")
-		if strings.Count(record.out, "\n") != 3 || strings.Count(record.out, "test tenant") != 3 {
-			t.Errorf("the record: %s %s", record.out, record.err)
-		}
+		testkit.Check(t, strings.Count(record.out, "\n") == 3 && strings.Count(record.out, "test tenant") == 3,
+			"the record: %s %s", record.out, record.err)
 		if got := s.pipe("audit", "1"); !strings.Contains(got.out, "stored") || !strings.Contains(got.out, "discarded") {
 			t.Errorf("the life of letter 1: %s %s", got.out, got.err)
 		}
@@ -58,9 +57,7 @@ func reversed(text string) string {
 func TestExportImport(t *testing.T) {
 	from := newShop(t, incident()...)
 	lines := from.pipe("export")
-	if lines.code != 0 {
-		t.Fatal(lines.err)
-	}
+	testkit.Require(t, lines.code == 0, "%v", lines.err)
 	want := identities(t, from.store)
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		to := shopOn(t, d, address)
@@ -104,9 +101,8 @@ func TestReadOnlyRoleOnPostgres(t *testing.T) {
 		testkit.Must(s.db.Exec(statement))
 	}
 	t.Cleanup(func() {
-		if _, err := s.db.Exec(`DROP OWNED BY ` + role + `; DROP ROLE ` + role); err != nil {
-			t.Error(err)
-		}
+		_, err := s.db.Exec(`DROP OWNED BY ` + role + `; DROP ROLE ` + role)
+		testkit.Check(t, err == nil, "%v", err)
 	})
 	address.User = url.UserPassword(role, "unknown")
 	s.env = append(s.env, "SPILLWAY_DB="+address.String())
@@ -188,9 +184,7 @@ func TestManualAndCompletion(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	page, err := os.ReadFile(folder + "/redrive-show.1")
-	if err != nil || !strings.Contains(string(page), "redrive show 1042") {
-		t.Errorf("%s, %v", page, err)
-	}
+	testkit.Check(t, err == nil && strings.Contains(string(page), "redrive show 1042"), "%s, %v", page, err)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		if got := s.pipe("completion", shell); got.code != 0 || len(got.out) < 1000 {
 			t.Errorf("%s: exit %d", shell, got.code)
@@ -208,7 +202,6 @@ func TestInterrupt(t *testing.T) {
 	cmd.Env = s.env
 	var errs strings.Builder
 	cmd.Stderr = &errs
-	if code := s.code(cmd.Run()); code != 130 {
-		t.Errorf("exit %d: %s", code, errs.String())
-	}
+	code := s.code(cmd.Run())
+	testkit.Check(t, code == 130, "exit %d: %s", code, errs.String())
 }

@@ -69,9 +69,7 @@ func TestAPIAccess(t *testing.T) {
 	s.steps([]step{{0, "does not show you payloads", []string{"show", "4"}}})
 	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 	seen := fmt.Sprint(s.pipe("show", "4"), s.pipe("discard", "1", "--reason", "x", "--yes"))
-	if strings.Contains(seen, "token-of") {
-		t.Errorf("a token is in the output: %s", seen)
-	}
+	testkit.Check(t, !strings.Contains(seen, "token-of"), "a token is in the output: %s", seen)
 }
 
 // Feature V13: a server that is no console, is hostile, or sends the token elsewhere, gets nothing done and nothing obeyed.
@@ -106,9 +104,8 @@ func TestAPIHostile(t *testing.T) {
 	} {
 		a.instead(handler)
 		got := s.pipe("discard", "1", "--reason", "x", "--yes")
-		if got.code == 0 || !strings.Contains(got.err, says) {
-			t.Errorf("exit %d: %s, want %q", got.code, got.err, says)
-		}
+		testkit.Check(t, got.code != 0 && strings.Contains(got.err, says),
+			"exit %d: %s, want %q", got.code, got.err, says)
 		obeyed(t, says, got.err)
 	}
 	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
@@ -142,9 +139,8 @@ func TestAPIAnswersLost(t *testing.T) {
 	s.steps([]step{{0, "discarded 3 letters", []string{"discard", "--handler", "billing", "--reason", "INC-7", "--yes"}}})
 	lost.Store(0)
 	s.steps([]step{{0, "is running: 1 letter", []string{"redrive", "4", "--reason", "INC-7", "--yes", "--detach"}}})
-	if all := testkit.Must(s.campaigns().List(t.Context(), campaigns.List{})); len(all) != 1 || all[0].Request.By != "ann" {
-		t.Errorf("%+v", all)
-	}
+	all := testkit.Must(s.campaigns().List(t.Context(), campaigns.List{}))
+	testkit.Check(t, len(all) == 1 && all[0].Request.By == "ann", "%+v", all)
 }
 
 // Feature V13: to an older command a newer server says more, in every object and with values that are not known: that is
@@ -179,9 +175,8 @@ func TestAPIVersions(t *testing.T) {
 	took := regexp.MustCompile(`in [0-9.]+[mµ]?s`)
 	for i, after := range said() {
 		was, is := took.ReplaceAllString(before[i].out, "in 1s"), took.ReplaceAllString(after.out, "in 1s")
-		if was != is || before[i].code != after.code {
-			t.Errorf("%v: exit %d: %s%s, and before %s", commands[i], after.code, after.out, after.err, before[i].out)
-		}
+		testkit.Check(t, was == is && before[i].code == after.code,
+			"%v: exit %d: %s%s, and before %s", commands[i], after.code, after.out, after.err, before[i].out)
 	}
 	a.instead(func(w http.ResponseWriter, r *http.Request) { // newer, with values that this command does not know
 		kind := func(text string) { w.Header().Set("Content-Type", "application/json"); fmt.Fprint(w, text) }

@@ -77,7 +77,5 @@ func TestCSVBothWays(t *testing.T) {
 	want := s.pipe("export", "--format", "csv", "--status", "all")
 	s.overAPI()
 	got := s.pipe("export", "--format", "csv", "--status", "all")
-	if got != want || got.code != 0 || strings.Count(got.out, "leak") == 0 {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	testkit.Check(t, got == want && got.code == 0 && strings.Count(got.out, "leak") != 0, "%+v, want %+v", got, want)
 }

@@ -181,9 +181,7 @@ func TestWork(t *testing.T) {
 	testkit.NoError(t, killed.Start())
 	redriven := func() int {
 		page, err := s.campaigns().List(t.Context(), campaigns.List{})
-		if err != nil || len(page) != 1 {
-			t.Fatalf("%v, %v", page, err)
-		}
+		testkit.Require(t, err == nil && len(page) == 1, "%v, %v", page, err)
 		return page[0].Redriven
 	}
 	testkit.Eventually(t, "it redrives", func() bool { return redriven() > 5 })

@@ -68,9 +68,8 @@ func (s *shop) works(to *target) {
 	go func() { done <- worker.Run(ctx) }()
 	s.t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			s.t.Error(err)
-		}
+		err := <-done
+		testkit.Check(s.t, err == nil, "%v", err)
 	})
 }
 
@@ -90,9 +89,8 @@ func testDryRun(t *testing.T, s *shop) {
 	golden(t, "dryrun.200", s.terminal(200, "", append(args, "--color", "never")...).out)
 	obeyed(t, "the dry run", s.terminal(200, "", append(args, "--color", "never")...).out)
 	var plan operate.PlanData
-	if err := json.Unmarshal([]byte(s.pipe(append(args, "--json")...).out), &plan); err != nil || plan.Letters != 5 {
-		t.Errorf("%+v, %v", plan, err)
-	}
+	err := json.Unmarshal([]byte(s.pipe(append(args, "--json")...).out), &plan)
+	testkit.Check(t, err == nil && plan.Letters == 5, "%+v, %v", plan, err)
 	if got := s.pipe("campaigns"); got.out != "" {
 		t.Errorf("a dry run started a campaign: %s", got.out)
 	}
@@ -128,18 +126,15 @@ func testCampaign(t *testing.T, s *shop) {
 	to := &target{}
 	s.works(to)
 	no := s.terminal(100, "n\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
-	if no.code != 4 || !strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") || len(to.messages()) != 0 {
-		t.Fatalf("exit %d: %s; %v", no.code, no.out, to.all())
-	}
+	testkit.Require(t, no.code == 4 && strings.Contains(no.out, "redrive 3 letters to orders at 50/s? [y/N]") &&
+		len(to.messages()) == 0, "exit %d: %s; %v", no.code, no.out, to.all())
 	yes := s.terminal(100, "y\n", "redrive", "--handler", "billing", "--rate", "50", "--reason", "INC-7")
-	if yes.code != 0 || !strings.Contains(yes.out, "is finished: redriven 3") || !strings.Contains(yes.out, "3/3") || !strings.Contains(yes.out, "█") {
-		t.Fatalf("exit %d: %s", yes.code, yes.out)
-	}
+	testkit.Require(t, yes.code == 0 && strings.Contains(yes.out, "is finished: redriven 3") &&
+		strings.Contains(yes.out, "3/3") && strings.Contains(yes.out, "█"), "exit %d: %s", yes.code, yes.out)
 	for _, drawn := range strings.Split(yes.out, "\r") { // a bar is drawn in place, on one line that fits
 		line, _, _ := strings.Cut(regexp.MustCompile("\x1b\\[[0-9;]*[mK]").ReplaceAllString(drawn, ""), "\n")
-		if n := len([]rune(line)); strings.Contains(line, "░") && n >= 100 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		n := len([]rune(line))
+		testkit.Check(t, !strings.Contains(line, "░") || n < 100, "%d columns: %s", n, line)
 	}
 	if got := to.all(); !slices.Equal(got, []string{"id-0", "id-1", "id-2"}) {
 		t.Errorf("published %v", got)
@@ -148,9 +143,8 @@ func testCampaign(t *testing.T, s *shop) {
 		t.Errorf("the record: %s %s", got.out, got.err)
 	}
 	listed := s.pipe("campaigns")
-	if id, _, _ := strings.Cut(listed.out, "\t"); !strings.Contains(s.pipe("campaigns", id[:10]).out, "finished") {
-		t.Errorf("%s %s", listed.out, listed.err)
-	}
+	id, _, _ := strings.Cut(listed.out, "\t")
+	testkit.Check(t, strings.Contains(s.pipe("campaigns", id[:10]).out, "finished"), "%s %s", listed.out, listed.err)
 	if got := s.pipe("redrive", "--handler", "billing", "--reason", "again", "--yes"); got.code != 3 {
 		t.Errorf("nothing is left: exit %d: %s %s", got.code, got.out, got.err)
 	}
@@ -162,9 +156,8 @@ func TestSteering(t *testing.T) { bothWays(t, incident(), testSteering) }
 func testSteering(t *testing.T, s *shop) {
 	began := s.pipe("redrive", "--handler", "billing", "--reason", "INC-7", "--yes", "--detach", "--json")
 	var c operate.CampaignData
-	if err := json.Unmarshal([]byte(began.out), &c); err != nil {
-		t.Fatalf("%s %s: %v", began.out, began.err, err)
-	}
+	err := json.Unmarshal([]byte(began.out), &c)
+	testkit.Require(t, err == nil, "%s %s: %v", began.out, began.err, err)
 	id := c.ID[:8]
 	s.steps([]step{
 		{2, "--reason is empty", []string{"pause", id}},
@@ -181,9 +174,7 @@ func testSteering(t *testing.T, s *shop) {
 	})
 	record := s.pipe("campaigns", id).out
 	for _, want := range []string{"started  ann  INC-7", "paused  ann  slow", "rate set", "resumed  ann  fast", "cancelled  ann  wrong"} {
-		if !strings.Contains(record, want) {
-			t.Errorf("%q is not on record: %s", want, record)
-		}
+		testkit.Check(t, strings.Contains(record, want), "%q is not on record: %s", want, record)
 	}
 }
 
@@ -216,11 +207,8 @@ func TestCtrlCDetaches(t *testing.T) {
 	err := cmd.Wait()
 	<-read
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 130 || !strings.Contains(shown(), "the campaign goes on") {
-		t.Errorf("%v: %s", err, shown())
-	}
+	testkit.Check(t, errors.As(err, &exit) && exit.ExitCode() == 130 &&
+		strings.Contains(shown(), "the campaign goes on"), "%v: %s", err, shown())
 	running, err := s.campaigns().List(t.Context(), campaigns.List{States: []campaigns.State{campaigns.Running}})
-	if err != nil || len(running) != 1 {
-		t.Errorf("%v, %v", running, err)
-	}
+	testkit.Check(t, err == nil && len(running) == 1, "%v, %v", running, err)
 }

@@ -39,9 +39,7 @@ func (s *shop) console(args ...string) *pageServer {
 	s.t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		testkit.Within(s.t, "the console ends", func() { err = cmd.Wait() })
-		if err != nil {
-			s.t.Errorf("the console ended with %v", err)
-		}
+		testkit.Check(s.t, err == nil, "the console ended with %v", err)
 	})
 	var said struct{ URL string }
 	if line := testkit.Receive(s.t, "the address of the console", lines); json.Unmarshal([]byte(line), &said) != nil || said.URL == "" {
@@ -74,9 +72,8 @@ func TestConsole(t *testing.T) {
 	if status, body := p.send(http.MethodGet, "letters/1", nil); status != http.StatusOK || !strings.Contains(body, "4711") || strings.Contains(body, "hunter2") {
 		t.Errorf("status %d: %s", status, body)
 	}
-	if got := s.pipe("list", "--url", p.url); got.code != 0 || !strings.Contains(got.out, "id-1") {
-		t.Errorf("the command over it: %+v", got)
-	}
+	got := s.pipe("list", "--url", p.url)
+	testkit.Check(t, got.code == 0 && strings.Contains(got.out, "id-1"), "the command over it: %+v", got)
 	for _, header := range [][]string{{"Host", "evil.example"}, {"X-Forwarded-For", "10.0.0.7"}} {
 		if status, _ := p.send(http.MethodGet, "", nil, header...); status != http.StatusForbidden {
 			t.Errorf("%v: status %d", header, status)
@@ -87,9 +84,7 @@ func TestConsole(t *testing.T) {
 		t.Errorf("status %d: %s", status, body)
 	}
 	events, err := s.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
-	if err != nil || len(events) != 1 || events[0].By != "ann" {
-		t.Errorf("%+v, %v", events, err)
-	}
+	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann", "%+v, %v", events, err)
 	if status, _ := p.send(http.MethodPost, "letters/1/payload", unmask, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
 		t.Errorf("a form of another site: status %d", status)
 	}
@@ -114,8 +109,7 @@ func TestConsoleFlags(t *testing.T) {
 		`"all"`:     {"--access", "all"},
 		"--origin":  {"--addr", "127.0.0.1:0", "--origin", "nowhere"},
 	} {
-		if got := s.pipe(append([]string{"console"}, args...)...); got.code != 2 || !strings.Contains(got.err, says) {
-			t.Errorf("%v: exit %d: %s", args, got.code, got.err)
-		}
+		got := s.pipe(append([]string{"console"}, args...)...)
+		testkit.Check(t, got.code == 2 && strings.Contains(got.err, says), "%v: exit %d: %s", args, got.code, got.err)
 	}
 }

@@ -62,9 +62,8 @@ func TestContexts(t *testing.T) {
 	s.steps([]step{{0, "", []string{"context", "remove", "there"}}, {3, "no context is in use", []string{"context", "show"}}})
 
 	file := strings.TrimPrefix(s.env[1], "HOME=") + "/.config/redrive/contexts.json"
-	if info := testkit.Must(os.Stat(file)); info.Mode().Perm() != 0o600 {
-		t.Errorf("the mode is %v", info.Mode())
-	}
+	info := testkit.Must(os.Stat(file))
+	testkit.Check(t, info.Mode().Perm() == 0o600, "the mode is %v", info.Mode())
 	testkit.NoError(t, os.Chmod(file, 0o620))
 	s.steps([]step{{2, "chmod 600", []string{"list"}}, {0, "id-0", []string{"list", "--config", here, "--service", "shop"}}})
 	testkit.NoError(t, os.WriteFile(file, []byte(`{"contexts":{},"colour":1}`), 0o600))

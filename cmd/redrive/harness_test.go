@@ -185,9 +185,9 @@ type step struct {
 func (s *shop) steps(all []step) {
 	s.t.Helper()
 	for _, step := range all {
-		if got := s.pipe(step.args...); got.code != step.code || !strings.Contains(got.out+got.err, step.says) {
-			s.t.Errorf("%q: exit %d, want %d and %q: %s %s", step.args, got.code, step.code, step.says, got.out, got.err)
-		}
+		got := s.pipe(step.args...)
+		testkit.Check(s.t, got.code == step.code && strings.Contains(got.out+got.err, step.says),
+			"%q: exit %d, want %d and %q: %s %s", step.args, got.code, step.code, step.says, got.out, got.err)
 	}
 }
 
@@ -227,9 +227,7 @@ func golden(t *testing.T, name, got string) {
 	api := strings.Contains(t.Name(), "/api")
 	if *update && !api {
 		testkit.NoError(t, os.MkdirAll("testdata", 0o755))
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 		return
 	}
 	want := string(testkit.Must(os.ReadFile(path)))
@@ -237,7 +235,6 @@ func golden(t *testing.T, name, got string) {
 		noText := strings.NewReplacer(`\xff`, "\ufffd", `\ufffd`, "\ufffd")
 		got, want = noText.Replace(got), noText.Replace(want)
 	}
-	if got != want {
-		t.Errorf("%s is not what it was (go test ./cmd/redrive -update writes it):\n%s\nwant\n%s", path, got, want)
-	}
+	testkit.Check(t, got == want,
+		"%s is not what it was (go test ./cmd/redrive -update writes it):\n%s\nwant\n%s", path, got, want)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature V10: what people and programs see, in a pipe, on terminals of 80 and 200 columns, with and without colour.
@@ -17,9 +19,7 @@ func testLook(t *testing.T, s *shop) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			piped := s.pipe(args...)
-			if piped.code != 0 {
-				t.Fatalf("exit %d: %s", piped.code, piped.err)
-			}
+			testkit.Require(t, piped.code == 0, "exit %d: %s", piped.code, piped.err)
 			if name != "doctor" { // it says how long the database took
 				golden(t, name+".pipe", piped.out)
 				golden(t, name+".80", s.terminal(80, "", args...).out)
@@ -76,17 +76,14 @@ func obeyed(t *testing.T, where, text string) {
 func TestColour(t *testing.T) {
 	s := newShop(t, incident()...)
 	painted := func(out string) bool { return strings.Contains(out, "\x1b[") }
-	if !painted(s.terminal(80, "", "causes").out) || painted(s.pipe("causes").out) || !painted(s.pipe("causes", "--color", "always").out) {
-		t.Error("colour is not for terminals, or --color always has none")
-	}
+	testkit.Check(t, painted(s.terminal(80, "", "causes").out) && !painted(s.pipe("causes").out) &&
+		painted(s.pipe("causes", "--color", "always").out), "colour is not for terminals, or --color always has none")
 	s.env = append(s.env, "NO_COLOR=1")
 	if painted(s.terminal(80, "", "causes").out) || !painted(s.terminal(80, "", "causes", "--color", "always").out) {
 		t.Error("NO_COLOR is not heard, or stronger than --color")
 	}
 	s.env = append(s.env, "NO_COLOR=", "TERM=dumb")
-	if painted(s.terminal(80, "", "causes").out) {
-		t.Error("a dumb terminal gets colour")
-	}
+	testkit.Check(t, !painted(s.terminal(80, "", "causes").out), "a dumb terminal gets colour")
 }
 
 // No line of a table is wider than the terminal.
@@ -95,9 +92,8 @@ func TestWidths(t *testing.T) {
 	for _, columns := range []int{80, 100, 132, 200} {
 		for _, command := range []string{"causes", "list"} {
 			for line := range strings.Lines(s.terminal(columns, "", command, "--color", "never").out) {
-				if n := len([]rune(strings.TrimRight(line, "\n"))); n > columns {
-					t.Errorf("%s has %d columns on a terminal of %d: %s", command, n, columns, line)
-				}
+				n := len([]rune(strings.TrimRight(line, "\n")))
+				testkit.Check(t, n <= columns, "%s has %d columns on a terminal of %d: %s", command, n, columns, line)
 			}
 		}
 	}
@@ -110,17 +106,12 @@ func TestNarrow(t *testing.T) {
 	s := newShop(t, letter(ids[0], "{}"), letter(ids[1], "{}"))
 	list := s.terminal(80, "", "list", "--color", "never").out
 	for _, id := range ids {
-		if !strings.Contains(list, id) {
-			t.Errorf("the id %s is cut:\n%s", id, list)
-		}
+		testkit.Check(t, strings.Contains(list, id), "the id %s is cut:\n%s", id, list)
 	}
 	causes := s.terminal(80, "", "causes", "--color", "never").out
 	for _, want := range []string{" LAST ", "02-29 12:00:01", "HANDLER", "billing"} {
-		if !strings.Contains(causes, want) {
-			t.Errorf("causes does not show %q:\n%s", want, causes)
-		}
+		testkit.Check(t, strings.Contains(causes, want), "causes does not show %q:\n%s", want, causes)
 	}
-	if help := s.terminal(80, "", "list", "--help").out; strings.Contains(help, "[]") || strings.Count(help, "(default waiting)") != 1 {
-		t.Error(help)
-	}
+	help := s.terminal(80, "", "list", "--help").out
+	testkit.Check(t, !strings.Contains(help, "[]") && strings.Count(help, "(default waiting)") == 1, "%v", help)
 }

@@ -86,9 +86,8 @@ func TestPrintsNoSecretOfAnEdit(t *testing.T) {
 	s.works(to)
 	began := s.pipe("redrive", "1", "--set", "customer=John Fakename", "--edit", `{"users":[{"name":"John Fakename"}],"password":"hunter3"}`,
 		"--reason", "INC-7", "--yes", "--json")
-	if began.code != 0 || len(to.messages()) != 1 || to.messages()[0].Metadata["customer"] != "John Fakename" {
-		t.Fatalf("exit %d: %s %s", began.code, began.out, began.err)
-	}
+	testkit.Require(t, began.code == 0 && len(to.messages()) == 1 &&
+		to.messages()[0].Metadata["customer"] == "John Fakename", "exit %d: %s %s", began.code, began.out, began.err)
 	id, _, _ := strings.Cut(s.pipe("campaigns").out, "\t")
 	for _, line := range []string{"campaigns", "campaigns --json", "campaigns " + id, "campaigns " + id + " --json", "watch " + id + " --json", "audit", "audit --json", "show 1", "show 1 --json"} {
 		for _, got := range []result{began, s.pipe(strings.Fields(line)...), s.terminal(200, "", strings.Fields(line)...)} {
@@ -136,9 +135,8 @@ func TestMaskedExport(t *testing.T) {
 	}
 	before := testkit.Must(s.store.Get(t.Context(), 1))
 	after, err := other.store.Get(t.Context(), 1)
-	if err != nil || string(before.Original.Payload) != string(after.Original.Payload) || before.Original.Metadata["customer"] != after.Original.Metadata["customer"] {
-		t.Errorf("%v: %v", after, err)
-	}
+	testkit.Check(t, err == nil && string(before.Original.Payload) == string(after.Original.Payload) &&
+		before.Original.Metadata["customer"] == after.Original.Metadata["customer"], "%v: %v", after, err)
 }
 
 // A file of rules that is wrong is an error that names the rule.

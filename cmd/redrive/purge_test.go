@@ -69,9 +69,7 @@ func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[le
 	t.Helper()
 	seqs := testkit.Must(store.Inside().Free(t.Context(), f, 1))
 	c, err := store.Inside().Claim(t.Context(), f, seqs, time.Hour)
-	if err != nil || len(c.Letters) != 1 {
-		t.Fatal(c, err)
-	}
+	testkit.Require(t, err == nil && len(c.Letters) == 1, "%v %v", c, err)
 	return c
 }
 
@@ -97,9 +95,9 @@ func TestDiscard(t *testing.T) {
 		{0, "a mistake", []string{"audit", "1"}},
 		{0, "would redrive 4 letters", []string{"redrive", "--all", "--dry-run"}},
 	})
-	if got := s.pipe("causes", "--topic", "none"); strings.Contains(got.err, "--status all") || !strings.Contains(got.err, "--status") {
-		t.Errorf("causes suggests a state that no redrive takes: %s", got.err)
-	}
+	got := s.pipe("causes", "--topic", "none")
+	testkit.Check(t, !strings.Contains(got.err, "--status all") && strings.Contains(got.err, "--status"),
+		"causes suggests a state that no redrive takes: %s", got.err)
 }
 
 const erased = "ann.smith@example.com"
@@ -132,11 +130,10 @@ func testErase(t *testing.T, s *shop) {
 		{0, `"letters":0`, append(whom, "--yes", "--json")},
 	})
 	all := s.pipe("list", "--status", "all").out + s.pipe("audit").out + s.pipe("causes", "--status", "all").out + s.pipe("show", "ann").out
-	if strings.Contains(all, erased) || !strings.Contains(all, "erased") || !strings.Contains(all, "request 17") || !strings.Contains(all, "sha256:") {
-		t.Errorf("the commands say\n%s", all)
-	}
-	if got := s.pipe("export", "--status", "all"); !s.api && (strings.Count(got.out, "\n") != 5 || strings.Contains(got.out, "no mailbox")) {
-		t.Errorf("exported\n%s", got.out)
-	}
+	testkit.Check(t, !strings.Contains(all, erased) && strings.Contains(all, "erased") &&
+		strings.Contains(all, "request 17") && strings.Contains(all, "sha256:"), "the commands say\n%s", all)
+	got := s.pipe("export", "--status", "all")
+	testkit.Check(t, s.api || strings.Count(got.out, "\n") == 5 && !strings.Contains(got.out, "no mailbox"),
+		"exported\n%s", got.out)
 	s.steps([]step{{3, "", []string{"redrive", "--id", "ann", "--dry-run"}}})
 }

@@ -102,9 +102,7 @@ func TestSealed_shown(t *testing.T) {
 func (s *shop) letterOf(id string) letters.Letter {
 	s.t.Helper()
 	found, err := s.store.List(s.t.Context(), letters.Filter{IDs: []string{id}, Statuses: letters.Statuses()})
-	if err != nil || len(found) != 1 {
-		s.t.Fatal(found, err)
-	}
+	testkit.Require(s.t, err == nil && len(found) == 1, "%v %v", found, err)
 	return found[0]
 }
 
@@ -118,9 +116,8 @@ func TestSealed_moved(t *testing.T) {
 		t.Fatalf("exit %d: %s %s", sealed.code, sealed.out, sealed.err)
 	}
 	opened := s.pipe("export", "--keys", keys)
-	if opened.code != 5 || strings.Count(opened.out, "\n") != 3 || strings.Count(opened.out, hidden) != 6 {
-		t.Fatalf("exit %d: %s %s", opened.code, opened.out, opened.err)
-	}
+	testkit.Require(t, opened.code == 5 && strings.Count(opened.out, "\n") == 3 &&
+		strings.Count(opened.out, hidden) == 6, "exit %d: %s %s", opened.code, opened.out, opened.err)
 	for name, lines := range map[string]string{"sealed": sealed.out, "opened": opened.out} {
 		to := newShop(t)
 		if got := to.input(lines, "import", "-", "--yes", "--keys", keys, "--clear", "tenant"); got.code != 0 {
@@ -130,9 +127,9 @@ func TestSealed_moved(t *testing.T) {
 			l := to.letterOf(id)
 			got, err := l.Open(t.Context(), sealerOf(t, "b", "a"))
 			want := clearLetter(id)
-			if err != nil || !l.Sealed || l.Original.Metadata["tenant"] != "blue" || string(got.Original.Payload) != string(want.Payload) || got.Original.Metadata["buyer"] != hidden {
-				t.Errorf("%s: %s is sealed: %v, %+v, %v", name, id, l.Sealed, got.Original, err)
-			}
+			testkit.Check(t, err == nil && l.Sealed && l.Original.Metadata["tenant"] == "blue" &&
+				string(got.Original.Payload) == string(want.Payload) && got.Original.Metadata["buyer"] == hidden,
+				"%s: %s is sealed: %v, %+v, %v", name, id, l.Sealed, got.Original, err)
 		}
 	}
 }
@@ -166,12 +163,11 @@ func TestReseal(t *testing.T) {
 		{0, "buyer = " + hidden, []string{"show", "clear", "--keys", keyFile(t, "b")}},
 		{0, "tenant = blue", []string{"show", "clear"}},
 	})
-	if got := s.pipe("audit", "--kind", "resealed"); strings.Count(got.out, "rotation") != 3 || strings.Count(got.out, "ann") != 3 {
-		t.Errorf("the record: %s", got.out)
-	}
-	if l := s.letterOf("lost"); l.SealKey != "z" {
-		t.Errorf("the letter of the lost key has the key %q", l.SealKey)
-	}
+	got := s.pipe("audit", "--kind", "resealed")
+	testkit.Check(t, strings.Count(got.out, "rotation") == 3 && strings.Count(got.out, "ann") == 3,
+		"the record: %s", got.out)
+	l := s.letterOf("lost")
+	testkit.Check(t, l.SealKey == "z", "the letter of the lost key has the key %q", l.SealKey)
 }
 
 // Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for
@@ -192,11 +188,9 @@ func TestSealed_work(t *testing.T) {
 		t.Fatalf("with the key: %s", l.Status)
 	}
 	came := s.read(broker, "reader", "orders", 1)
-	if len(came) == 0 {
-		t.Fatal("no message came back")
-	}
+	testkit.Require(t, len(came) != 0, "no message came back")
 	msg, want := came[0], clearLetter("one")
-	if msg.UUID != "one" || string(msg.Payload) != string(want.Payload) || msg.Metadata["buyer"] != hidden || msg.Metadata["tenant"] != "blue" || msg.Metadata[poison.KeySealed] != "" {
-		t.Errorf("%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
-	}
+	testkit.Check(t, msg.UUID == "one" && string(msg.Payload) == string(want.Payload) &&
+		msg.Metadata["buyer"] == hidden && msg.Metadata["tenant"] == "blue" && msg.Metadata[poison.KeySealed] == "",
+		"%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
 }

@@ -19,9 +19,9 @@ import (
 // terminal obeys.
 func TestSequences(t *testing.T) {
 	s := newShop(t)
-	if none := s.pipe("sequences"); none.code != 0 || none.out != "" || !strings.Contains(none.err, "no messages of shop wait") {
-		t.Errorf("without the table: %+v", none)
-	}
+	none := s.pipe("sequences")
+	testkit.Check(t, none.code == 0 && none.out == "" && strings.Contains(none.err, "no messages of shop wait"),
+		"without the table: %+v", none)
 	store := testkit.Must(sequence.NewStore(t.Context(), s.db, "shop"))
 	of := sequence.Source{Group: "billing", Topic: "orders", Partition: 3}
 	for position, key := range []string{"customer-7", "\x1b[31m", "customer-7", "", "customer-7"} {
@@ -40,17 +40,15 @@ func TestSequences(t *testing.T) {
 		testkit.NoError(t, json.Unmarshal([]byte(line), &p))
 		got = append(got, p)
 	}
-	if len(got) != 3 || *got[0].Key != "customer-7" || got[0].Messages != 3 || got[0].Position != 0 || got[0].Late || !got[2].Late {
-		t.Errorf("%+v", got)
-	}
+	testkit.Check(t, len(got) == 3 && *got[0].Key == "customer-7" && got[0].Messages == 3 && got[0].Position == 0 &&
+		!got[0].Late && got[2].Late, "%+v", got)
 	out := s.terminal(100, "", "sequences", "--color", "never").out
 	obeyed(t, "sequences", out)
-	if lines := strings.Split(out, "\n"); len(lines) < 4 || !strings.Contains(lines[1], "customer-7") || !strings.Contains(lines[3], "late") {
-		t.Error(out)
-	}
-	if one := s.pipe("sequences", "--limit", "1"); !strings.Contains(one.err, "--limit 10 shows more") {
-		t.Errorf("%+v", one)
-	}
+	lines := strings.Split(out, "\n")
+	testkit.Check(t, len(lines) >= 4 && strings.Contains(lines[1], "customer-7") && strings.Contains(lines[3], "late"),
+		"%v", out)
+	one := s.pipe("sequences", "--limit", "1")
+	testkit.Check(t, strings.Contains(one.err, "--limit 10 shows more"), "%+v", one)
 }
 
 // Feature R13, conventions: what a person decides is on the row and on record. What cannot be decided is refused, with what
@@ -70,9 +68,10 @@ func testDecide(t *testing.T, s *shop) {
 	decide := func(args ...string) result {
 		return s.pipe(append([]string{"sequences", args[0], "--reason", "INC-7", "--yes"}, args[1:]...)...)
 	}
-	if none := decide("release", "1"); none.code == 0 || !s.api && !strings.Contains(none.err, "the tables of parked are not in this database") {
-		t.Errorf("without the table: %+v", none)
-	}
+	none := decide("release", "1")
+	testkit.Check(t, none.code != 0 &&
+		(s.api || strings.Contains(none.err, "the tables of parked are not in this database")),
+		"without the table: %+v", none)
 	store := testkit.Must(sequence.NewStore(t.Context(), s.db, "shop"))
 	of := sequence.Source{Group: "billing", Topic: "orders", Partition: 3}
 	for position, key := range []string{"held", "held", "\x1b[31m\xff", "waits", "waits", "held"} {
@@ -92,14 +91,11 @@ func testDecide(t *testing.T, s *shop) {
 	show := s.terminal(120, "", "sequences", "show", held, "--color", "never").out
 	obeyed(t, "show", show)
 	for _, want := range []string{"held", "customer id-0 is unknown", "id-5", "orders"} {
-		if !strings.Contains(show, want) {
-			t.Errorf("%s is not in %s", want, show)
-		}
+		testkit.Check(t, strings.Contains(show, want), "%s is not in %s", want, show)
 	}
 	obeyed(t, "show", s.terminal(100, "", "sequences", "show", hostile, "--color", "never").out)
-	if lines := strings.Count(s.pipe("sequences", "show", held, "--json").out, "\n"); lines != 3 {
-		t.Errorf("%d messages are shown", lines)
-	}
+	lines := strings.Count(s.pipe("sequences", "show", held, "--json").out, "\n")
+	testkit.Check(t, lines == 3, "%d messages are shown", lines)
 	behind := fmt.Sprint(testkit.Must(strconv.Atoi(held)) + 1)
 	for _, c := range []struct {
 		code int
@@ -120,13 +116,12 @@ func testDecide(t *testing.T, s *shop) {
 		}
 	}
 	_, rows, err := sequence.Show(t.Context(), s.db, "shop", int64(testkit.Must(strconv.Atoi(held))), 3)
-	if err != nil || rows[0].Held || rows[0].Decided != "skip" || rows[0].By != "ann" || rows[0].Why != "INC-7" || rows[1].Decided != "" {
-		t.Errorf("%+v: %v", rows, err)
-	}
+	testkit.Check(t, err == nil && !rows[0].Held && rows[0].Decided == "skip" && rows[0].By == "ann" &&
+		rows[0].Why == "INC-7" && rows[1].Decided == "", "%+v: %v", rows, err)
 	audit := s.pipe("audit", "--kind", "sequence", "--json").out
-	if strings.Count(audit, "\n") != 3 || !strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7"`) || !strings.Contains(audit, `"detail":"skip of orders/3 at 0"`) {
-		t.Errorf("the record says %s", audit)
-	}
+	testkit.Check(t, strings.Count(audit, "\n") == 3 &&
+		strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7"`) &&
+		strings.Contains(audit, `"detail":"skip of orders/3 at 0"`), "the record says %s", audit)
 	if out := s.terminal(120, "", "sequences", "list", "--color", "never").out; !strings.Contains(out, "skip") || !strings.Contains(out, "discard") {
 		t.Error(out)
 	}

@@ -17,9 +17,8 @@ import (
 // The version says which release the command is of, without a database: it must be that of the service.
 func TestVersion(t *testing.T) {
 	out, err := exec.Command(binary, "--version").Output()
-	if want := regexp.MustCompile(`^redrive \S+, go1\.\S+\n$`); err != nil || !want.Match(out) {
-		t.Errorf("%q, %v", out, err)
-	}
+	want := regexp.MustCompile(`^redrive \S+, go1\.\S+\n$`)
+	testkit.Check(t, err == nil && want.Match(out), "%q, %v", out, err)
 }
 
 // Feature V10: the exit codes that redrive help exit-codes promises. A value that is empty, or cannot be, is refused
@@ -97,9 +96,9 @@ func testExitCodes(t *testing.T, s *shop) {
 			for i := range args {
 				args[i] = strings.Trim(args[i], "'")
 			}
-			if got := s.pipe(args...); got.code != c.code || !strings.Contains(got.err, c.says) || c.code == 2 && got.out != "" {
-				t.Errorf("exit %d, want %d; it says %q, want %q; %s", got.code, c.code, got.err, c.says, got.out)
-			}
+			got := s.pipe(args...)
+			testkit.Check(t, got.code == c.code && strings.Contains(got.err, c.says) && (c.code != 2 || got.out == ""),
+				"exit %d, want %d; it says %q, want %q; %s", got.code, c.code, got.err, c.says, got.out)
 		})
 	}
 	testkit.Returns(t, 4)(s.store.Count(t.Context(), letters.Filter{}))
@@ -145,9 +144,9 @@ func TestServicesOfOneTable(t *testing.T) {
 	}
 	for _, name := range []string{"billing", "zoo", "", "shop"} {
 		listed := s.pipe("list", "--service", name)
-		if listed.code != 0 || strings.Count(listed.out, "\n") != 1 || !strings.Contains(listed.out, "\tof-"+name+"\t") {
-			t.Errorf("--service %s: exit %d: %s%s", name, listed.code, listed.out, listed.err)
-		}
+		testkit.Check(t, listed.code == 0 && strings.Count(listed.out, "\n") == 1 &&
+			strings.Contains(listed.out, "\tof-"+name+"\t"),
+			"--service %s: exit %d: %s%s", name, listed.code, listed.out, listed.err)
 	}
 	s.steps([]step{
 		{3, "these services have: billing, shop, zoo\n", []string{"list", "--service", "shpo"}},
@@ -186,13 +185,11 @@ func testBreaker(t *testing.T, s *shop) {
 	})
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
 	frozen, err := store.List(t.Context())
-	if err != nil || len(frozen) != 1 || frozen[0].Actor != "ann" || frozen[0].State != breaker.Frozen {
-		t.Errorf("%+v, %v", frozen, err)
-	}
+	testkit.Check(t, err == nil && len(frozen) == 1 && frozen[0].Actor == "ann" && frozen[0].State == breaker.Frozen,
+		"%+v, %v", frozen, err)
 	got := s.pipe("breaker", "close", "billing", "--reason", "done", "--json")
 	s.steps([]step{{0, "held: the handler billing", []string{"audit", "--kind", "freeze"}}})
 	frozen, err = store.List(t.Context())
-	if err != nil || got.code != 0 || len(frozen) != 0 {
-		t.Errorf("exit %d: %s; %v, %v", got.code, got.err, frozen, err)
-	}
+	testkit.Check(t, err == nil && got.code == 0 && len(frozen) == 0,
+		"exit %d: %s; %v, %v", got.code, got.err, frozen, err)
 }

@@ -38,9 +38,7 @@ func TestIncident(t *testing.T) {
 		if testkit.NoError(t, err); r.check() != nil {
 			t.Errorf("%+v", r)
 		}
-		if len(seen.used) < 10 {
-			t.Errorf("the incident used %v", seen.used)
-		}
+		testkit.Check(t, len(seen.used) >= 10, "the incident used %v", seen.used)
 		if by == "http" {
 			first = r
 		} else if r.Applied != first.Applied || r.Discarded != first.Discarded || r.Entries != first.Entries {
@@ -151,9 +149,7 @@ func TestEveryOperation(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != status {
-			t.Errorf("%s %s: status %d, want %d: %s", method, path, w.Code, status, w.Body)
-		}
+		testkit.Check(t, w.Code == status, "%s %s: status %d, want %d: %s", method, path, w.Code, status, w.Body)
 		_ = json.Unmarshal(w.Body.Bytes(), &answer) // bytes of a payload have none
 		return answer
 	}
@@ -199,8 +195,6 @@ func TestEveryOperation(t *testing.T) {
 	get("/erasures/" + ask(200, "POST", "/erasures", `{"reason":"request 17","ids":["order-8"]}`).ID)
 	ask(400, "GET", "/letters?limit=x", "")
 	for id := range v.operations {
-		if !v.used[id] && id != "watch" {
-			t.Errorf("%s was not asked for", id)
-		}
+		testkit.Check(t, v.used[id] || id == "watch", "%s was not asked for", id)
 	}
 }

@@ -21,29 +21,22 @@ import (
 func TestPlan(t *testing.T) {
 	one := testkit.Must(newPlan(7, 20_000, 0, "rabbitmq", false))
 	again, _ := newPlan(7, 20_000, 0, "rabbitmq", false)
-	if !reflect.DeepEqual(one, again) {
-		t.Error("the same seed gave another plan")
-	}
-	if other, _ := newPlan(8, 20_000, 0, "rabbitmq", false); reflect.DeepEqual(one.ids, other.ids) || reflect.DeepEqual(one.faults, other.faults) {
-		t.Error("another seed gave the same plan")
-	}
+	testkit.Check(t, reflect.DeepEqual(one, again), "the same seed gave another plan")
+	other, _ := newPlan(8, 20_000, 0, "rabbitmq", false)
+	testkit.Check(t, !reflect.DeepEqual(one.ids, other.ids) && !reflect.DeepEqual(one.faults, other.faults),
+		"another seed gave the same plan")
 	sum, happens := 0, map[string]int{}
 	for _, n := range one.counts {
 		sum += n
 	}
 	for _, f := range one.faults {
 		happens[f.what]++
-		if f.at < 0 || f.at > len(one.ids) || f.lasts <= 0 {
-			t.Errorf("%+v is nowhere in the flow", f)
-		}
+		testkit.Check(t, f.at >= 0 && f.at <= len(one.ids) && f.lasts > 0, "%+v is nowhere in the flow", f)
 	}
-	if sum != 20_000 || len(one.ids) != sum+one.counts[doubled] || one.counts[deadly] == 0 || one.counts[healthy] < sum/2 {
-		t.Errorf("%d messages are planned as %v", len(one.ids), one.counts)
-	}
+	testkit.Check(t, sum == 20_000 && len(one.ids) == sum+one.counts[doubled] && one.counts[deadly] != 0 &&
+		one.counts[healthy] >= sum/2, "%d messages are planned as %v", len(one.ids), one.counts)
 	for _, sort := range []string{kill, deploy, freeze, cut, silence, database, broker, nack} {
-		if happens[sort] == 0 {
-			t.Errorf("nothing of the sort %q happens: %v", sort, happens)
-		}
+		testkit.Check(t, happens[sort] != 0, "nothing of the sort %q happens: %v", sort, happens)
 	}
 	together := map[int]int{} // groups of neighbours by their size
 	size := 0
@@ -57,27 +50,23 @@ func TestPlan(t *testing.T) {
 		}
 		size = 0
 	}
-	if !reflect.DeepEqual(together, map[int]int{2: 1, 3: 1}) {
-		t.Errorf("groups of neighbours by their size: %v", together)
-	}
+	testkit.Check(t, reflect.DeepEqual(together, map[int]int{2: 1, 3: 1}),
+		"groups of neighbours by their size: %v", together)
 	dimmed, _ := newPlan(7, 20_000, 0, "rabbitmq", true)
 	last, dark := 0, 0
 	for _, f := range dimmed.faults {
-		if f.at < last {
-			t.Errorf("%s is planned behind a later one", f)
-		}
+		testkit.Check(t, f.at >= last, "%s is planned behind a later one", f)
 		last = f.at
 		if f.what == "dark" {
 			dark++
 		}
 	}
-	if !reflect.DeepEqual(dimmed.ids, one.ids) || dark < len(one.faults)/3 || len(dimmed.faults) != len(one.faults)+dark {
-		t.Errorf("outages of the downstream change more than faults, of which %d are theirs", dark)
-	}
+	testkit.Check(t, reflect.DeepEqual(dimmed.ids, one.ids) && dark >= len(one.faults)/3 &&
+		len(dimmed.faults) == len(one.faults)+dark,
+		"outages of the downstream change more than faults, of which %d are theirs", dark)
 	for _, wrong := range [][2]int{{1, 0}, {1 << 30, 0}, {300, -1}, {300, 200}} {
-		if _, err := newPlan(1, wrong[0], wrong[1], "postgres", false); err == nil {
-			t.Errorf("%d messages with %d faults are planned", wrong[0], wrong[1])
-		}
+		_, err := newPlan(1, wrong[0], wrong[1], "postgres", false)
+		testkit.Check(t, err != nil, "%d messages with %d faults are planned", wrong[0], wrong[1])
 	}
 }
 
@@ -121,12 +110,8 @@ func TestJudge(t *testing.T) {
 			if want.ByCause == nil {
 				want.ByCause = map[string]int{}
 			}
-			if !reflect.DeepEqual(*r, want) {
-				t.Errorf("got %+v\nwant %+v", *r, want)
-			}
-			if r.Good() != (name == "nothing" || name == "what may be") {
-				t.Errorf("good: %t", r.Good())
-			}
+			testkit.Check(t, reflect.DeepEqual(*r, want), "got %+v\nwant %+v", *r, want)
+			testkit.Check(t, r.Good() == (name == "nothing" || name == "what may be"), "good: %t", r.Good())
 		})
 	}
 }

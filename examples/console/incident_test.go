@@ -42,9 +42,8 @@ func TestIncident(t *testing.T) {
 		options browser.Options
 		hand    func(*browser.Page) hand
 	}{
-		"mouse":          {browser.Options{}, byMouse},
-		"without script": {browser.Options{NoScript: true, Width: 320}, byMouse},
-		"keyboard":       {browser.Options{Dark: true}, byKeyboard},
+		"mouse, without script": {browser.Options{NoScript: true, Width: 320}, byMouse},
+		"keyboard":              {browser.Options{Dark: true}, byKeyboard},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, url := serveDemo(t, time.Hour)
@@ -105,13 +104,10 @@ func closeIncident(t *testing.T, h hand, s *service, url string, script bool) {
 	h.follow("a[href='deadletters/']")
 	h.follow("table a[href*='cause=']")
 	h.follow("button[formaction*='redrive']:not([data-needs])")
-	if h.p.Text("h1") != "Redrive" {
-		t.Fatalf("the button leads to %q", h.p.Text("h1"))
-	}
+	testkit.Require(t, h.p.Text("h1") == "Redrive", "the button leads to %q", h.p.Text("h1"))
 	h.write("input[name='reason']", "INC-7 is repaired")
-	if status := h.follow("button[value='start']"); status != 200 {
-		t.Fatalf("status %d: %s", status, h.p.Text("main"))
-	}
+	status := h.follow("button[value='start']")
+	testkit.Require(t, status == 200, "status %d: %s", status, h.p.Text("main"))
 	id := h.p.Address()[strings.LastIndex(h.p.Address(), "/")+1:]
 	testkit.Eventually(t, "the verdict", func() bool {
 		if !script { // with a script the page moves by itself
@@ -124,14 +120,12 @@ func closeIncident(t *testing.T, h hand, s *service, url string, script bool) {
 		c = testkit.Must(s.campaigns.Get(t.Context(), id))
 		return c.Succeeded+c.FailedAgain == c.Selected
 	}, func() string { return fmt.Sprintf("%+v", c) })
-	if c.State != campaigns.Finished || c.Selected == 0 || c.Succeeded != c.Selected || c.Request.By != "ann" || c.Request.Reason != "INC-7 is repaired" {
-		t.Errorf("%+v", c)
-	}
+	testkit.Check(t, c.State == campaigns.Finished && c.Selected != 0 && c.Succeeded == c.Selected &&
+		c.Request.By == "ann" && c.Request.Reason == "INC-7 is repaired", "%+v", c)
 	h.p.Open(h.p.Address())
 	page := strings.Join(strings.Fields(h.p.Text("main")), " ")
-	if !strings.Contains(page, "INC-7 is repaired") || !strings.Contains(page, fmt.Sprintf("succeeded %d", c.Succeeded)) {
-		t.Errorf("the verdict: %s", page)
-	}
+	testkit.Check(t, strings.Contains(page, "INC-7 is repaired") &&
+		strings.Contains(page, fmt.Sprintf("succeeded %d", c.Succeeded)), "the verdict: %s", page)
 	if script {
 		for _, found := range h.p.Axe() {
 			t.Errorf("the page of the campaign: %s", found)

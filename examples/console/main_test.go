@@ -37,16 +37,14 @@ func TestDemo(t *testing.T) {
 		response := testkit.Must(client.Do(request))
 		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Fatalf("%s %s: status %d, %v", method, path, response.StatusCode, err)
-		}
+		testkit.Require(t, err == nil && response.StatusCode == http.StatusOK,
+			"%s %s: status %d, %v", method, path, response.StatusCode, err)
 		return string(body)
 	}
 	testkit.Eventually(t, "a letter", func() bool { return strings.Contains(ask(http.MethodGet, "deadletters/"), "panic") })
 	ask(http.MethodGet, "deadletters/letters/1")
-	if page := ask(http.MethodPost, "fix"); !strings.Contains(page, "is fixed") {
-		t.Errorf("after the fix: %s", page)
-	}
+	page := ask(http.MethodPost, "fix")
+	testkit.Check(t, strings.Contains(page, "is fixed"), "after the fix: %s", page)
 	cancel()
 	testkit.NoError(t, testkit.Receive(t, "the end", done))
 	_ = writer.Close()

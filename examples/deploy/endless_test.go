@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P3: a handler that never ends holds up Close for the drain and the grace after it, and no longer. Its
@@ -21,26 +22,18 @@ func TestHandlerThatNeverEnds(t *testing.T) {
 			row.need(t)
 			plan := parse([]string{"-on", row.on})
 			s, err := openSource(t.Context(), plan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			defer func() {
 				if err := s.close(); err != nil {
 					t.Error(err)
 				}
 			}()
 			sub, err := s.subscribe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			channel, err := spillway.New(t.Context(), spillway.Config{Publisher: letters{newTally()}, DrainTimeout: drain})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: drain + rest}, watermill.NopLogger{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, err)
 			channel.Attach(router)
 			begun, ended, closed := make(chan struct{}, 9), make(chan time.Time, 9), make(chan struct{})
 			router.AddConsumerHandler("never ends", plan.topic, sub, func(msg *message.Message) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -35,21 +36,16 @@ func TestRollingDeploy(t *testing.T) {
 func TestWithoutDrain(t *testing.T) {
 	t.Parallel()
 	services.AMQP(t)
-	if result := deploys(t, "-on", "rabbitmq", "-without"); result.CutOff == 0 {
-		t.Error("no handler was cut off")
-	}
+	result := deploys(t, "-on", "rabbitmq", "-without")
+	testkit.Check(t, result.CutOff != 0, "no handler was cut off")
 }
 
 func deploys(t *testing.T, args ...string) *Result {
 	t.Helper()
 	plan := parse(append(args, "-between", "1s"))
 	result, err := run(t.Context(), plan, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Log(result.JSON())
-	if !result.good(plan) {
-		t.Error("the deploy shows")
-	}
+	testkit.Check(t, result.good(plan), "the deploy shows")
 	return result
 }

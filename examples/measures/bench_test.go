@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,12 +18,9 @@ func BenchmarkEncodeLetter(b *testing.B)       { encodeLetter(b) }
 
 // Feature D6: the letter of the figures stays in its budget and tells its stack.
 func TestPlacedLetter(t *testing.T) {
-	if added := bytesAdded(); added == 0 || added > 16<<10 {
-		t.Errorf("%d bytes added", added)
-	}
-	if placed().Metadata["x-failure-stack"] == "" {
-		t.Error("no stack")
-	}
+	added := bytesAdded()
+	testkit.Check(t, added != 0 && added <= 16<<10, "%d bytes added", added)
+	testkit.Check(t, placed().Metadata["x-failure-stack"] != "", "no stack")
 }
 
 func BenchmarkHappyPathObserved(b *testing.B)     { happyObserved(b) }

@@ -45,9 +45,8 @@ func TestHurry(t *testing.T) {
         for: 0ms
         keep_firing_for: 5000ms
           description: >- in 15 minutes, for 5m`
-	if got := Hurry(rules); got != want {
-		t.Errorf("got %s", got)
-	}
+	got := Hurry(rules)
+	testkit.Check(t, got == want, "got %s", got)
 }
 
 // Every alert of the rules has a fault in the story, and every rule and panel a query.
@@ -61,22 +60,16 @@ func TestComplete(t *testing.T) {
 		played += " " + strings.Join(f.alerts, " ")
 	}
 	for _, name := range names() {
-		if !slices.Contains(strings.Fields(played), name) {
-			t.Errorf("nothing in the story makes %s fire", name)
-		}
+		testkit.Check(t, slices.Contains(strings.Fields(played), name), "nothing in the story makes %s fire", name)
 	}
 	rules := len(regexp.MustCompile(`(?m)^ *expr:`).FindAllString(string(alerts.Rules()), -1))
-	if got := ruled(); len(got) != rules || rules < 30 {
-		t.Errorf("%d rules have a query, want %d", len(got), rules)
-	}
+	got := ruled()
+	testkit.Check(t, len(got) == rules && rules >= 30, "%d rules have a query, want %d", len(got), rules)
 	panels, err := board()
-	if err != nil || len(panels) < 50 {
-		t.Fatalf("%d queries of the dashboard, %v", len(panels), err)
-	}
+	testkit.Require(t, err == nil && len(panels) >= 50, "%d queries of the dashboard, %v", len(panels), err)
 	for _, name := range silent {
-		if !slices.ContainsFunc(panels, func(q query) bool { return q.where == name }) {
-			t.Errorf("%s is said to be silent, and is no panel", name)
-		}
+		testkit.Check(t, slices.ContainsFunc(panels, func(q query) bool { return q.where == name }),
+			"%s is said to be silent, and is no panel", name)
 	}
 }
 
@@ -98,13 +91,9 @@ func TestWatch(t *testing.T) {
 		t.Errorf("a and b fire: %v", err)
 	}
 	w.note([]firing{alert("b")}, nil)
-	if !w.cleared["a"] || w.cleared["b"] {
-		t.Errorf("cleared are %v", w.cleared)
-	}
+	testkit.Check(t, w.cleared["a"] && !w.cleared["b"], "cleared are %v", w.cleared)
 	w.forget("a", "b")
-	if w.fired["a"] || !w.fired["b"] {
-		t.Errorf("fired are %v", w.fired)
-	}
+	testkit.Check(t, !w.fired["a"] && w.fired["b"], "fired are %v", w.fired)
 }
 
 // The database comes back as it was. What is asked meanwhile is refused, in transactions too.
@@ -130,9 +119,8 @@ func TestGate(t *testing.T) {
 func TestShop(t *testing.T) {
 	s := testkit.Must(openShop(t.Context(), t.TempDir()))
 	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
+		err := s.close()
+		testkit.Check(t, err == nil, "%v", err)
 	}()
 	s.faults.bug.Store(true)
 	testkit.NoError(t, s.publish("orders", "customer", 3))
@@ -140,9 +128,7 @@ func TestShop(t *testing.T) {
 		return scrape(t, s.one.page.address, `spillway_dead_letters_total{class="permanent",handler="billing",reason="no_customer",topic="orders"} 3`)
 	})
 	s.two.page.away.Store(true)
-	if scrape(t, s.two.page.address, "spillway_ok") {
-		t.Error("a page that is away answers")
-	}
+	testkit.Check(t, !scrape(t, s.two.page.address, "spillway_ok"), "a page that is away answers")
 }
 
 // What runs together ends with the first error, and what runs beside a call ends with the call.

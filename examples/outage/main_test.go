@@ -44,9 +44,8 @@ func TestWithout(t *testing.T) {
 	plan := short(t, "-without")
 	plan.downUntil = until(t, func(s *story) bool { return s.service.meter.letters.Load() > int64(len(plan.poisoned)) })
 	result, err := run(t.Context(), plan)
-	if err != nil || result.DeadLetteredByIt == 0 || result.Good() || result.Lost != 0 || result.DuplicateEffects != 0 {
-		t.Errorf("%s, %v", result.JSON(), err)
-	}
+	testkit.Check(t, err == nil && result.DeadLetteredByIt != 0 && !result.Good() && result.Lost == 0 &&
+		result.DuplicateEffects == 0, "%s, %v", result.JSON(), err)
 }
 
 // What makes no sense is refused before anything is opened, by the name of its flag.
@@ -57,9 +56,8 @@ func TestReady(t *testing.T) {
 	} {
 		plan := short(t, strings.Fields(args)...)
 		_, err := run(context.Background(), plan)
-		if flag, _, _ := strings.Cut(args, " "); err == nil || !strings.Contains(err.Error(), flag) && flag != "-input" {
-			t.Errorf("%s: %v", args, err)
-		}
+		flag, _, _ := strings.Cut(args, " ")
+		testkit.Check(t, err != nil && (strings.Contains(err.Error(), flag) || flag == "-input"), "%s: %v", args, err)
 	}
 	if _, err := parse([]string{"more"}); err == nil {
 		t.Error("an argument is taken for nothing")
@@ -77,9 +75,8 @@ func TestDraw(t *testing.T) {
 		}
 		return b.String()
 	}
-	if one, same, other := draw("1"), draw("1"), draw("2"); one != same || one == other {
-		t.Error("the seed does not decide")
-	}
+	one, same, other := draw("1"), draw("1"), draw("2")
+	testkit.Check(t, one == same && one != other, "the seed does not decide")
 }
 
 // The chart fits a terminal of 80 columns, whatever the numbers.
@@ -89,13 +86,11 @@ func TestPicture(t *testing.T) {
 	w.rates, w.calls, w.dead = slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100)
 	w.guard = slices.Repeat([]string{"closed", "open", "probing", "ramping"}, 100)
 	for _, line := range w.picture() {
-		if n := len([]rune(line)); n > 79 {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		n := len([]rune(line))
+		testkit.Check(t, n <= 79, "%d columns: %s", n, line)
 	}
-	if got := strip([]string{"closed", "open", "probing", "ramping", "closed"}); got != "·opr·" {
-		t.Error(got)
-	}
+	got := strip([]string{"closed", "open", "probing", "ramping", "closed"})
+	testkit.Check(t, got == "·opr·", "%v", got)
 }
 
 // The rate is back at the end of the first half second in which enough was handled.
@@ -127,16 +122,13 @@ func TestBackAfter(t *testing.T) {
 func TestLines(t *testing.T) {
 	seconds := 1.5
 	r := Result{Lost: 1, SecondsToFullRate: &seconds}
-	if !strings.HasSuffix(r.JSON(), `"lost":1}`) || !strings.Contains(r.JSON(), `"dead_lettered_by_outage":0,`) {
-		t.Error(r.JSON())
-	}
+	testkit.Check(t, strings.HasSuffix(r.JSON(), `"lost":1}`) &&
+		strings.Contains(r.JSON(), `"dead_lettered_by_outage":0,`), "%v", r.JSON())
 	testkit.NoError(t, json.Unmarshal([]byte(r.JSON()), &map[string]float64{}))
-	if want := `{"figure":"outage","messages_during":0,"calls_during":0,"dead_lettered":0,"seconds_to_full_rate_after":1.5}`; r.figure() != want {
-		t.Error(r.figure())
-	}
-	if r.Good() || (Result{DuplicateEffects: 1}).Good() || (Result{DeadLetteredByIt: 1}).Good() || !(Result{DeadLettered: 1}).Good() {
-		t.Error("a promise that was not kept is good, or one that was kept is not")
-	}
+	want := `{"figure":"outage","messages_during":0,"calls_during":0,"dead_lettered":0,"seconds_to_full_rate_after":1.5}`
+	testkit.Check(t, r.figure() == want, "%v", r.figure())
+	testkit.Check(t, !r.Good() && !(Result{DuplicateEffects: 1}).Good() && !(Result{DeadLetteredByIt: 1}).Good() &&
+		(Result{DeadLettered: 1}).Good(), "a promise that was not kept is good, or one that was kept is not")
 }
 
 // Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream
@@ -158,9 +150,8 @@ func TestGuarded(t *testing.T) {
 			plan := short(t, "-how", c.how, "-on", c.on)
 			plan.downUntil = until(t, func(s *story) bool { return s.service.meter.probes.Load() >= 2 })
 			result, err := run(t.Context(), plan)
-			if err != nil || !result.Good() || result.DeadLettered != len(plan.poisoned) {
-				t.Errorf("%s, %v", result.JSON(), err)
-			}
+			testkit.Check(t, err == nil && result.Good() && result.DeadLettered == len(plan.poisoned),
+				"%s, %v", result.JSON(), err)
 			if most := 2*plan.InFlight + result.Probes; result.CallsDuring > most {
 				t.Errorf("%d calls, which is more than %d: %s", result.CallsDuring, most, result.JSON())
 			}
@@ -191,13 +182,10 @@ func TestMemory(t *testing.T) {
 		seen[msg.UUID] = true
 		msg.Ack()
 	}
-	if !seen["b"] || !seen["c"] {
-		t.Errorf("%v", seen)
-	}
+	testkit.Check(t, seen["b"] && seen["c"], "%v", seen)
 	testkit.NoError(t, topic.Close())
-	if n, err := topic.backlog(context.Background()); err != nil || n != 0 {
-		t.Errorf("%d are left, %v", n, err)
-	}
+	n, err := topic.backlog(context.Background())
+	testkit.Check(t, err == nil && n == 0, "%d are left, %v", n, err)
 }
 
 // Closing ends the contexts of messages, whose handlers then give them back: they stay in the topic.
@@ -211,7 +199,6 @@ func TestMemoryCloses(t *testing.T) {
 		msg.Nack()
 	}()
 	testkit.NoError(t, topic.Close())
-	if n, err := topic.backlog(context.Background()); err != nil || n != 2 {
-		t.Errorf("%d are left, %v", n, err)
-	}
+	n, err := topic.backlog(context.Background())
+	testkit.Check(t, err == nil && n == 2, "%d are left, %v", n, err)
 }

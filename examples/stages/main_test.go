@@ -33,9 +33,8 @@ func whole(t *testing.T, plan *Plan) Result {
 	for _, msg := range plan.deliveries {
 		different[msg.UUID] = true
 	}
-	if !result.Good() || result.Published != len(plan.deliveries) || result.Refusals == 0 {
-		t.Error(result.JSON())
-	}
+	testkit.Check(t, result.Good() && result.Published == len(plan.deliveries) && result.Refusals != 0,
+		"%v", result.JSON())
 	if result.Unhandled == 0 && result.Applied+result.AppliedAfterRedrive+result.Remaining != len(different) {
 		t.Errorf("the sums are not %d: %s", len(different), result.JSON())
 	}
@@ -67,15 +66,11 @@ func TestStages(t *testing.T) {
 		return stored.live > plan.before, err
 	})
 	r := whole(t, plan)
-	if r.Staged == 0 || r.DeadLettered == 0 || r.Redriven != r.DeadLettered || r.Remaining != 0 || r.Unhandled != 0 || r.Retries != 0 {
-		t.Error(r.JSON())
-	}
-	if r.Reentered < r.Staged+r.Redriven {
-		t.Errorf("%d went to stages and %d were redriven: %s", r.Staged, r.Redriven, r.JSON())
-	}
-	if r.LiveBehindFailure == 0 || r.LivePerSWhileDown == 0 {
-		t.Errorf("the live topic stood still: %s", r.JSON())
-	}
+	testkit.Check(t, r.Staged != 0 && r.DeadLettered != 0 && r.Redriven == r.DeadLettered && r.Remaining == 0 &&
+		r.Unhandled == 0 && r.Retries == 0, "%v", r.JSON())
+	testkit.Check(t, r.Reentered >= r.Staged+r.Redriven,
+		"%d went to stages and %d were redriven: %s", r.Staged, r.Redriven, r.JSON())
+	testkit.Check(t, r.LiveBehindFailure != 0 && r.LivePerSWhileDown != 0, "the live topic stood still: %s", r.JSON())
 }
 
 // Without the stages nothing behind the first failure is handled, until the downstream is back.
@@ -83,9 +78,8 @@ func TestBlocking(t *testing.T) {
 	plan := short(t, "-blocking")
 	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.consumer.retries.Load() > 0, nil })
 	r := whole(t, plan)
-	if r.LiveBehindFailure != 0 || r.Retries == 0 || r.Staged != 0 || r.DeadLettered != 0 || r.Unhandled != 0 {
-		t.Error(r.JSON())
-	}
+	testkit.Check(t, r.LiveBehindFailure == 0 && r.Retries != 0 && r.Staged == 0 && r.DeadLettered == 0 &&
+		r.Unhandled == 0, "%v", r.JSON())
 }
 
 // What no consumer waits for is unhandled, and not lost.
@@ -93,9 +87,7 @@ func TestUnhandled(t *testing.T) {
 	plan := short(t, "-blocking", "-stages", "1m", "-limit", "1s")
 	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.down.refused.Load() > 0, nil })
 	r := whole(t, plan)
-	if r.Unhandled == 0 || r.LiveBehindFailure != 0 {
-		t.Error(r.JSON())
-	}
+	testkit.Check(t, r.Unhandled != 0 && r.LiveBehindFailure == 0, "%v", r.JSON())
 }
 
 func nothingIsLeft(t *testing.T, topic string) {
@@ -110,9 +102,7 @@ func nothingIsLeft(t *testing.T, topic string) {
 		if len(left) == 0 {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left behind: %q", left)
-		}
+		testkit.Require(t, !time.Now().After(deadline), "left behind: %q", left)
 	}
 }
 
@@ -142,9 +132,8 @@ func TestRefuses(t *testing.T) {
 			if err == nil {
 				_, err = run(context.Background(), plan)
 			}
-			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%v; want %s", err, want)
-			}
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), want) &&
+				!strings.Contains(err.Error(), "secret"), "%v; want %s", err, want)
 		})
 	}
 }
@@ -160,9 +149,7 @@ func TestDraw(t *testing.T) {
 		return all
 	}
 	one, same, other := ids(), ids(), ids("-seed", "2")
-	if one != same || one == other {
-		t.Error("the seed does not decide")
-	}
+	testkit.Check(t, one == same && one != other, "the seed does not decide")
 }
 
 // The chart fits a terminal of 80 columns, whatever the numbers.
@@ -175,17 +162,15 @@ func TestChart(t *testing.T) {
 	c.consumer.waiting[1].Store(1 << 20)
 	c.consumer.waiting[0].Store(-1)
 	for _, line := range c.picture(1e6) {
-		if n := len([]rune(line)); n > 79 || strings.Contains(line, "-1") {
-			t.Errorf("%d columns: %s", n, line)
-		}
+		n := len([]rune(line))
+		testkit.Check(t, n <= 79 && !strings.Contains(line, "-1"), "%d columns: %s", n, line)
 	}
 }
 
 // The line is of numbers alone, and ends with what decides.
 func TestResultLine(t *testing.T) {
 	line := Result{Lost: 1}.JSON()
-	if !strings.HasSuffix(line, `"lost":1,"duplicate_effects":0}`) || (Result{Lost: 1}).Good() || (Result{DuplicateEffects: 1}).Good() {
-		t.Error(line)
-	}
+	testkit.Check(t, strings.HasSuffix(line, `"lost":1,"duplicate_effects":0}`) && !(Result{Lost: 1}).Good() &&
+		!(Result{DuplicateEffects: 1}).Good(), "%v", line)
 	testkit.NoError(t, json.Unmarshal([]byte(line), &map[string]float64{}))
 }

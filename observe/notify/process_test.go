@@ -55,9 +55,8 @@ func runChild(t *testing.T, d databases.Database, address string) {
 	t.Helper()
 	cmd := child.Command(t, order{child.Driver(d.Name), address})
 	err := cmd.Run()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() {
-		t.Fatalf("the process was not killed: %v", err)
-	}
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	testkit.Require(t, ok && status.Signaled(), "the process was not killed: %v", err)
 }
 
 // Feature O4: a process that is killed between its claim and the delivery has another send the notice, once.
@@ -66,16 +65,14 @@ func TestKilled(t *testing.T) {
 		runChild(t, d, address)
 		var in inbox
 		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}}, notify.Hurry)
-		if n := in.one(t, notify.NewCause, notify.StatusNew); n.Reason != "a" || n.Count != 1 {
-			t.Errorf("%+v", n)
-		}
+		n := in.one(t, notify.NewCause, notify.StatusNew)
+		testkit.Check(t, n.Reason == "a" && n.Count == 1, "%+v", n)
 		one.hooks.OnDeadLetter(context.Background(), letter("a"))
 		one.hooks.OnDeadLetter(context.Background(), letter("b")) // which is told after what is still due of a
 		testkit.Eventually(t, "the notice of b", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 1 }, in.String)
 		one.stop()
-		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 2 || all[1].Reason != "b" {
-			t.Errorf("%+v", all)
-		}
+		all := in.of(notify.NewCause, notify.StatusNew)
+		testkit.Check(t, len(all) == 2 && all[1].Reason == "b", "%+v", all)
 	})
 }
 
@@ -91,8 +88,6 @@ func TestKilledTwice(t *testing.T) {
 		testkit.Eventually(t, "it is given up", func() bool { return len(log.Lines(watermill.ErrorLogLevel, "given up")) > 0 })
 		one.hooks.OnDeadLetter(context.Background(), letter("b"))
 		n := in.one(t, notify.NewCause, notify.StatusNew)
-		if n.Reason != "b" || n.Missed != 1 {
-			t.Errorf("%+v", n)
-		}
+		testkit.Check(t, n.Reason == "b" && n.Missed == 1, "%+v", n)
 	})
 }

@@ -36,19 +36,17 @@ func TestSequencesStand(t *testing.T) {
 		notify.Look(n, 20*time.Millisecond, time.Second)
 	})
 	held := in.one(t, notify.SequenceHeld, notify.StatusNew)
-	if held.Subject != "customer-3" || held.Handler != "billing" || held.Title != "The messages of a key are held: orders, billing" ||
-		held.Description != "message id-customer-3, partition 7, offset 2; 2 parked" {
-		t.Errorf("%+v", held)
-	}
+	testkit.Check(t, held.Subject == "customer-3" && held.Handler == "billing" &&
+		held.Title == "The messages of a key are held: orders, billing" &&
+		held.Description == "message id-customer-3, partition 7, offset 2; 2 parked", "%+v", held)
 	late := in.one(t, notify.SequenceLate, notify.StatusNew)
-	if age := time.Since(late.First); age < 2*time.Hour || age > 3*time.Hour || late.Title != "Parked messages are late: orders, partition 7" ||
-		late.Description != "5 messages of 4 keys are parked for the group billing" {
-		t.Errorf("%+v", late)
-	}
+	age := time.Since(late.First)
+	testkit.Check(t, age >= 2*time.Hour && age <= 3*time.Hour &&
+		late.Title == "Parked messages are late: orders, partition 7" &&
+		late.Description == "5 messages of 4 keys are parked for the group billing", "%+v", late)
 	testkit.Must(db.ExecContext(t.Context(), `DELETE FROM spillway_parked`))
-	if over := in.one(t, notify.SequenceHeld, notify.StatusResolved); over.Subject != "customer-3" {
-		t.Errorf("%+v", over)
-	}
+	over := in.one(t, notify.SequenceHeld, notify.StatusResolved)
+	testkit.Check(t, over.Subject == "customer-3", "%+v", over)
 	in.one(t, notify.SequenceLate, notify.StatusResolved)
 }
 
@@ -66,8 +64,7 @@ func TestPluginForgotten(t *testing.T) {
 			}
 			r.AddConsumerHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), func(*message.Message) error { return nil })
 		})
-		if said := len(log.Lines(watermill.ErrorLogLevel, "sends nothing")) > 0; said == added {
-			t.Errorf("the Plugin is there: %v, and the log has %+v", added, log.Errors())
-		}
+		said := len(log.Lines(watermill.ErrorLogLevel, "sends nothing")) > 0
+		testkit.Check(t, said != added, "the Plugin is there: %v, and the log has %+v", added, log.Errors())
 	}
 }

@@ -79,9 +79,7 @@ func TestStorm(t *testing.T) {
 		}
 		told := map[string]int64{}
 		for _, n := range in.of(notify.NewCause, notify.StatusNew) {
-			if told[n.Reason] != 0 {
-				t.Errorf("a second first notice: %+v", n)
-			}
+			testkit.Check(t, told[n.Reason] == 0, "a second first notice: %+v", n)
 			told[n.Reason] = n.Count
 		}
 		for _, n := range in.of(notify.NewCause, notify.StatusSummary) {
@@ -93,9 +91,8 @@ func TestStorm(t *testing.T) {
 		for _, n := range told {
 			sum += n
 		}
-		if len(told) != causes || sum != int64(letters) || len(in.all) != 2*causes {
-			t.Errorf("%d letters of %d causes are told in %d notices: %v", sum, len(told), len(in.all), in.String())
-		}
+		testkit.Check(t, len(told) == causes && sum == int64(letters) && len(in.all) == 2*causes,
+			"%d letters of %d causes are told in %d notices: %v", sum, len(told), len(in.all), in.String())
 	})
 }
 
@@ -123,9 +120,7 @@ func TestHandOver(t *testing.T) {
 		newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}}, notify.Hurry)
 		testkit.Eventually(t, "the notices that were not begun", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) >= 4 }, in.String)
 		for _, n := range in.of(notify.NewCause, notify.StatusNew) {
-			if n.Reason == first {
-				t.Errorf("%+v was begun, and its lease goes on", n)
-			}
+			testkit.Check(t, n.Reason != first, "%+v was begun, and its lease goes on", n)
 		}
 		one.Start()
 		defer one.Stop()

@@ -56,29 +56,22 @@ func TestLettersWait(t *testing.T) {
 		stored(t, s.channel.Letters(), "many", 5)
 		stored(t, s.channel.Letters(), "few", 2)
 		n := in.some(t, notify.Threshold, notify.StatusNew)
-		if n.Reason != "many" || n.Count < 3 || n.Count > 5 || n.Topic != "orders" || n.Handler != "billing" || n.Description != "order 7 is many" ||
-			n.Title != fmt.Sprintf("%d dead letters of a cause wait: orders, billing, many", n.Count) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Check(t, n.Reason == "many" && n.Count >= 3 && n.Count <= 5 && n.Topic == "orders" &&
+			n.Handler == "billing" && n.Description == "order 7 is many" &&
+			n.Title == fmt.Sprintf("%d dead letters of a cause wait: orders, billing, many", n.Count), "%+v", n)
 		old := in.some(t, notify.OldestLetter, notify.StatusNew)
-		if age := time.Since(old.First); age < 47*time.Hour || age > 49*time.Hour || old.Cause != n.Cause {
-			t.Errorf("%+v", old)
-		}
-		if found := in.of(notify.NewCause, notify.StatusNew); len(found) > 0 {
-			t.Errorf("letters from elsewhere are no new cause: %+v", found)
-		}
-		if _, err := s.channel.Letters().MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ann", Reason: "a test"}); err != nil {
-			t.Fatal(err)
-		}
-		if over := in.some(t, notify.Threshold, notify.StatusResolved); over.Reason != "many" || over.Cause != n.Cause {
-			t.Errorf("%+v", over)
-		}
+		age := time.Since(old.First)
+		testkit.Check(t, age >= 47*time.Hour && age <= 49*time.Hour && old.Cause == n.Cause, "%+v", old)
+		found := in.of(notify.NewCause, notify.StatusNew)
+		testkit.Check(t, len(found) == 0, "letters from elsewhere are no new cause: %+v", found)
+		testkit.Must(s.channel.Letters().MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded,
+			letters.Act{By: "ann", Reason: "a test"}))
+		over := in.some(t, notify.Threshold, notify.StatusResolved)
+		testkit.Check(t, over.Reason == "many" && over.Cause == n.Cause, "%+v", over)
 		in.some(t, notify.OldestLetter, notify.StatusResolved)
 		s.stop()
 		for _, n := range in.of(notify.Threshold, notify.StatusNew) {
-			if n.Reason != "many" {
-				t.Errorf("%+v", n)
-			}
+			testkit.Check(t, n.Reason == "many", "%+v", n)
 		}
 	})
 }
@@ -103,13 +96,11 @@ func TestCampaignStops(t *testing.T) {
 		began("a", "ann", "lunch")
 		c := began("b", campaigns.ByItself, "60 of 100 letters heard of failed again")
 		n := in.some(t, notify.CampaignStopped, notify.StatusNew)
-		if n.Subject != c.ID || n.Description != "60 of 100 letters heard of failed again" || n.Title != "Campaign "+c.ID+" stopped itself" {
-			t.Errorf("%+v", n)
-		}
+		testkit.Check(t, n.Subject == c.ID && n.Description == "60 of 100 letters heard of failed again" &&
+			n.Title == "Campaign "+c.ID+" stopped itself", "%+v", n)
 		testkit.Must(all.Cancel(t.Context(), c.ID, campaigns.Act{By: "ann", Reason: "enough"}))
-		if over := in.some(t, notify.CampaignStopped, notify.StatusResolved); over.Subject != c.ID {
-			t.Errorf("%+v", over)
-		}
+		over := in.some(t, notify.CampaignStopped, notify.StatusResolved)
+		testkit.Check(t, over.Subject == c.ID, "%+v", over)
 	})
 }
 
@@ -134,9 +125,8 @@ func TestStoreAway(t *testing.T) {
 	s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Publisher: pub, Queue: poison.QueueConfig{PublishAttempts: 1}},
 		func(*message.Message) error { return errors.New("boom") }, quick)
 	s.publish(t, "1")
-	if n := in.some(t, notify.StoreAway, notify.StatusNew); n.Subject == "" || !strings.Contains(n.Title, n.Subject) {
-		t.Errorf("%+v", n)
-	}
+	n := in.some(t, notify.StoreAway, notify.StatusNew)
+	testkit.Check(t, n.Subject != "" && strings.Contains(n.Title, n.Subject), "%+v", n)
 	pub.away.Store(false)
 	in.some(t, notify.StoreAway, notify.StatusResolved)
 	in.some(t, notify.NewCause, notify.StatusNew)
@@ -165,14 +155,12 @@ func TestDatabaseAway(t *testing.T) {
 				one.hooks.OnDeadLetter(context.Background(), letter("while"+name))
 			}
 			n := in.some(t, notify.StoreAway, notify.StatusNew)
-			if n.Subject != "the database of the notices" || strings.Contains(fmt.Sprintf("%+v", n), "spillway:spillway@") {
-				t.Errorf("%+v", n)
-			}
+			testkit.Check(t, n.Subject == "the database of the notices" &&
+				!strings.Contains(fmt.Sprintf("%+v", n), "spillway:spillway@"), "%+v", n)
 			proxy.Heal()
 			testkit.Eventually(t, "the letters of the outage", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 1 }, in.String)
-			if late := in.of(notify.NewCause, notify.StatusNew)[1]; late.Reason != "while"+name || late.Count != 1000 {
-				t.Errorf("%+v", late)
-			}
+			late := in.of(notify.NewCause, notify.StatusNew)[1]
+			testkit.Check(t, late.Reason == "while"+name && late.Count == 1000, "%+v", late)
 			in.some(t, notify.StoreAway, notify.StatusResolved)
 			one.stop()
 		})

@@ -20,15 +20,14 @@ import (
 )
 
 // readable fails if a text could do something to a terminal or a reader.
-func readable(t interface{ Errorf(string, ...any) }, text string, most int) {
-	if !utf8.ValidString(text) || utf8.RuneCountInString(text) > most+1 || strings.TrimSpace(text) != text {
-		t.Errorf("%.300q is no line of %d characters", text, most)
-	}
-	for _, r := range text {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' {
-			t.Errorf("%.300q has %U", text, r)
-		}
-	}
+func readable(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, text string, most int) {
+	testkit.Check(t, utf8.ValidString(text) && utf8.RuneCountInString(text) <= most+1 &&
+		strings.TrimSpace(text) == text, "%.300q is no line of %d characters", text, most)
+	obeyed := func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) }
+	testkit.Check(t, strings.IndexFunc(text, obeyed) < 0, "%.300q has a character that a reader obeys", text)
 }
 
 // Feature O4: a text of a notice is one line without control characters and marks of direction, whatever the message
@@ -38,9 +37,8 @@ func TestLine(t *testing.T) {
 		"plain": "plain", " a\tb\r\nc  d ": "a b c d", "\x1b[2Jx": "\ufffd[2Jx", "a\u202eb": "a\ufffdb", "a\u2066b\u2069": "a\ufffdb\ufffd", "\xff": "\ufffd", "a\x00": "a\ufffd",
 		"größe 😀": "größe 😀", "zero\u200bwidth": "zero\ufffdwidth", "a\u2028b": "a b", strings.Repeat("é", 300): strings.Repeat("é", 200) + "…", "": "", "\n\n": "",
 	} {
-		if got := notify.Line(text, 200); got != want {
-			t.Errorf("%.50q is %.50q, want %.50q", text, got, want)
-		}
+		got := notify.Line(text, 200)
+		testkit.Check(t, got == want, "%.50q is %.50q, want %.50q", text, got, want)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
@@ -63,20 +61,15 @@ func TestHostileLetters(t *testing.T) {
 		b.hooks.OnUnplaced(context.Background(), l, errors.New("postgres://ann:hunter2@db/shop "+hostile))
 		time.Sleep(2 * time.Second)
 		b.Stop()
-		if len(in.all) != 3 {
-			t.Fatalf("%d notices", len(in.all))
-		}
+		testkit.Require(t, len(in.all) == 3, "%d notices", len(in.all))
 		for _, n := range in.all {
 			for _, text := range []string{n.Title, n.Subject, n.Cause, n.Topic, n.Handler, n.Class, n.Reason, n.Description, n.Instance} {
 				readable(t, text, 1000)
 			}
 			body, err := json.Marshal(n)
-			if err != nil || len(body) > 20_000 || strings.Contains(string(body), "hunter2") || strings.Contains(string(body), "abcdefghijklmnop") {
-				t.Errorf("%s %v", body, err)
-			}
-			if n.Link != "" {
-				t.Errorf("%q", n.Link)
-			}
+			testkit.Check(t, err == nil && len(body) <= 20_000 && !strings.Contains(string(body), "hunter2") &&
+				!strings.Contains(string(body), "abcdefghijklmnop"), "%s %v", body, err)
+			testkit.Check(t, n.Link == "", "%q", n.Link)
 		}
 	})
 }
@@ -93,9 +86,8 @@ func TestLinks(t *testing.T) {
 			b.place("a")
 			time.Sleep(2 * time.Second)
 			b.Stop()
-			if n := in.one(t, notify.NewCause, notify.StatusNew); n.Link != want {
-				t.Errorf("%q is %q", link, n.Link)
-			}
+			n := in.one(t, notify.NewCause, notify.StatusNew)
+			testkit.Check(t, n.Link == want, "%q is %q", link, n.Link)
 		}
 	})
 }
@@ -118,8 +110,6 @@ func TestRefusedConfigurations(t *testing.T) {
 		"Watch without a channel": n.Watch(t.Context(), nil), "Watch without a context": n.Watch(nil, nil), //lint:ignore SA1012 it is the test
 		"Watch": n.Watch(t.Context(), &spillway.Channel{}, nil), "Plugin": n.Plugin(nil),
 	} {
-		if err == nil {
-			t.Errorf("%s: no error", what)
-		}
+		testkit.Check(t, err != nil, "%s: no error", what)
 	}
 }

@@ -67,17 +67,15 @@ func TestGuard(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 		n := in.one(t, notify.GuardOpen, notify.StatusNew)
-		if n.Handler != "billing" || n.Subject != "acme" || n.Reason != "away" || n.Description != "refused ***" || n.Count != 1 {
-			t.Errorf("%+v", n)
-		}
+		testkit.Check(t, n.Handler == "billing" && n.Subject == "acme" && n.Reason == "away" &&
+			n.Description == "refused ***" && n.Count == 1, "%+v", n)
 		if over := in.of(notify.GuardOpen, notify.StatusResolved); len(over) > 0 {
 			t.Errorf("%+v", over)
 		}
 		time.Sleep(2 * time.Minute)
 		over := in.one(t, notify.GuardOpen, notify.StatusResolved)
-		if over.Total != 30 || !strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing") {
-			t.Errorf("%+v", over)
-		}
+		testkit.Check(t, over.Total == 30 &&
+			strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing"), "%+v", over)
 		b.channel.Breaker().Open("shipping", "by hand") // which the poll sees as long as it lasts
 		time.Sleep(time.Hour)
 		if all := in.of(notify.GuardOpen, notify.StatusNew); len(all) != 2 || all[1].Handler != "shipping" || len(in.of(notify.GuardOpen, notify.StatusResolved)) != 1 {
@@ -117,9 +115,8 @@ func TestRefusals(t *testing.T) {
 		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 3 || all[0].Missed+all[1].Missed+all[2].Missed != 0 {
 			t.Errorf("%+v", all)
 		}
-		if lines := b.log.Errors(); len(lines) != 1 || len(b.log.Lines(watermill.InfoLogLevel, "accepts")) != 1 {
-			t.Errorf("%v", lines)
-		}
+		lines := b.log.Errors()
+		testkit.Check(t, len(lines) == 1 && len(b.log.Lines(watermill.InfoLogLevel, "accepts")) == 1, "%v", lines)
 		down.Store(true)
 		b.place("d", "e")
 		time.Sleep(3 * time.Hour)
@@ -161,15 +158,11 @@ func TestVerdictsOfSinks(t *testing.T) {
 		b.place("a")
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
-		if len(calls) != 3 || calls[1] != 5*time.Minute || calls[2] != 15*time.Minute {
-			t.Errorf("%v", calls)
-		}
+		testkit.Check(t, len(calls) == 3 && calls[1] == 5*time.Minute && calls[2] == 15*time.Minute, "%v", calls)
 		b.place("b")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(calls) != 5 {
-			t.Errorf("%v", calls)
-		}
+		testkit.Check(t, len(calls) == 5, "%v", calls)
 		b.Stop()
 	})
 }
@@ -217,22 +210,18 @@ func TestHangs(t *testing.T) {
 			b.place(cause(i))
 			time.Sleep(2 * time.Second)
 		}
-		if n := len(in.of(notify.NewCause, notify.StatusNew)); n != 10 {
-			t.Errorf("%d notices, of 10, beside a sink that hangs", n)
-		}
-		if lines := b.log.Errors(); len(lines) != 1 || !strings.Contains(lines[0].Text, "is full") {
-			t.Errorf("%v", lines)
-		}
+		n := len(in.of(notify.NewCause, notify.StatusNew))
+		testkit.Check(t, n == 10, "%d notices, of 10, beside a sink that hangs", n)
+		lines := b.log.Errors()
+		testkit.Check(t, len(lines) == 1 && strings.Contains(lines[0].Text, "is full"), "%v", lines)
 		b.place(cause(0))
 		time.Sleep(2 * time.Hour) // giving up has the summary told to those who listen
-		if all := in.of(notify.NewCause, notify.StatusSummary); len(all) != 1 {
-			t.Errorf("%+v", all)
-		}
+		all := in.of(notify.NewCause, notify.StatusSummary)
+		testkit.Check(t, len(all) == 1, "%+v", all)
 		begun := time.Now()
 		b.Stop()
-		if took := time.Since(begun); took > 7*time.Second {
-			t.Errorf("it closed in %s", took)
-		}
+		took := time.Since(begun)
+		testkit.Check(t, took <= 7*time.Second, "it closed in %s", took)
 		close(deaf)
 	})
 }
@@ -257,9 +246,7 @@ func TestUnplaced(t *testing.T) {
 		for _, m := range more {
 			sum += m.Count
 		}
-		if n.Description != "broker away" || sum != 50 || len(in.all) > 2 {
-			t.Errorf("%v", in.String())
-		}
+		testkit.Check(t, n.Description == "broker away" && sum == 50 && len(in.all) <= 2, "%v", in.String())
 		b.Stop()
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
 // Feature V11, decision 24: with Loopback a person on the same machine may look. A request that may come from elsewhere
@@ -40,15 +38,12 @@ func TestLoopback(t *testing.T) {
 				r.Header.Set(test.headers[i], test.headers[i+1])
 			}
 		})
-		if p.StatusCode != test.want || !strings.Contains(p.body, "console.Loopback") {
-			t.Errorf("%+v: status %d: %s", test, p.StatusCode, p.body)
-		}
-		if test.want == 403 && strings.Contains(p.body, "<nav") {
-			t.Errorf("%+v: the page shows where things are", test)
-		}
-		if warned := strings.Contains(p.body, "A proxy or a tunnel on this machine lets others in"); warned != (test.want == 200) {
-			t.Errorf("%+v: warned of proxies: %v", test, warned)
-		}
+		testkit.Check(t, p.StatusCode == test.want && strings.Contains(p.body, "console.Loopback"),
+			"%+v: status %d: %s", test, p.StatusCode, p.body)
+		testkit.Check(t, test.want != 403 || !strings.Contains(p.body, "<nav"),
+			"%+v: the page shows where things are", test)
+		warned := strings.Contains(p.body, "A proxy or a tunnel on this machine lets others in")
+		testkit.Check(t, warned == (test.want == 200), "%+v: warned of proxies: %v", test, warned)
 	}
 	local := func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost" }
 	for _, r := range b.console.routes {
@@ -64,15 +59,10 @@ func TestAccessFails(t *testing.T) {
 	log := new(testkit.Log)
 	b, changed := changing(t, func(c *Config) { c.Logger = log })
 	for _, role := range []string{"error", "panic"} {
-		p := b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", role) })
-		p.want(t, http.StatusServiceUnavailable, "Your access is not known")
-		if strings.Contains(p.body, "directory") {
-			t.Errorf("%s: the page says what failed: %s", role, p.body)
-		}
+		b.get("/letters", func(r *http.Request) { r.Header.Set("Test-Role", role) }).
+			want(t, http.StatusServiceUnavailable, "Your access is not known").wantNot(t, "directory")
 	}
-	if n := len(log.Errors()); n != 2 {
-		t.Errorf("%d errors in the log", n)
-	}
+	testkit.Equal(t, "errors in the log", len(log.Errors()), 2)
 	nameless := newBench(t, func(c *Config) {
 		c.Access = func(*http.Request) (Person, error) { return Person{Role: Approve}, nil }
 	})
@@ -83,31 +73,42 @@ func TestAccessFails(t *testing.T) {
 		c.Access = func(*http.Request) (Person, error) { return Person{Name: "\u202eeve\x00", Role: 200}, nil }
 	})
 	beyond.get("/letters").want(t, http.StatusOK, `\u202eeve`, "may approve")
-	if *changed != 0 {
-		t.Errorf("changed %d times", *changed)
-	}
+	testkit.Check(t, *changed == 0, "changed %d times", *changed)
 }
 
-// A wrong configuration is an error that names its field.
-func TestNewRefuses(t *testing.T) {
-	all := testkit.Must(campaigns.New(t.Context(), fixture.SQLite.NewStore(t), campaigns.Config{}))
-	who := func(*http.Request) (Person, error) { return Person{}, nil }
-	for field, config := range map[string]Config{
-		"Campaigns":      {Access: who},
-		"Access":         {Campaigns: all},
-		"TrustedOrigins": {Campaigns: all, Access: who, TrustedOrigins: []string{"ops.example.com"}},
-	} {
-		testkit.Says(t, testkit.Err(New(config)), "Config."+field+" ")
+// A configuration that cannot be is an error that names the field, and has no password.
+func TestRefuses(t *testing.T) {
+	well := newBench(t).console.config
+	origins := func(all ...string) Config {
+		return Config{Campaigns: well.Campaigns, Access: access, TrustedOrigins: all}
 	}
-	for _, config := range []Config{
-		{Campaigns: all, Access: who, TrustedOrigins: []string{"https://a.example/path"}},
-		{Campaigns: all, Access: who, TrustedOrigins: []string{"*"}}, {Campaigns: all, Access: who, TrustedOrigins: []string{""}},
+	const url = "https://shop.example.com/deadletters/"
+	for _, row := range []struct {
+		says   string
+		config Config
+	}{
+		{"Config.Campaigns ", Config{Access: access}},
+		{"Config.Access ", Config{Campaigns: well.Campaigns}},
+		{"Config.TrustedOrigins ", origins("ops.example.com")},
+		{"https://a.example/path", origins("https://a.example/path")},
+		{"TrustedOrigins", origins("*")},
+		{"TrustedOrigins", origins("")},
+		{"for a service of console.Fleet", Config{URL: url, Access: access}},
 	} {
-		if _, err := New(config); err == nil {
-			t.Errorf("%+v is taken", config)
-		}
+		testkit.Says(t, testkit.Err(New(row.config)), row.says)
 	}
-	if c, err := New(Config{Campaigns: all, Access: Loopback}); err != nil || c == nil {
-		t.Error(err)
+	for says, config := range map[string]Config{
+		"Config.URL has a name or a password": {URL: "https://ann:hunter2@shop.example.com/", Access: access},
+		"a token goes over http to this":      {URL: "http://169.254.169.254/latest", Access: access},
+		"leave out what begins with":          {URL: url + "?token=1", Access: access},
+		"Config.URL is \"file:///etc":         {URL: "file:///etc/passwd", Access: access},
+		"which others may read":               {URL: url, TokenFile: tokenFile(t, 0o644), Access: access},
+		"Config.Access is nil":                {URL: url},
+		"leave those to the console there":    {URL: url, Access: access, Campaigns: well.Campaigns},
+		"Config.URL and Config.TokenFile are": {TokenFile: "token", Access: access, Campaigns: well.Campaigns},
+	} {
+		err := testkit.Err(Fleet(map[string]Config{"far": config}))
+		testkit.Says(t, err, says)
+		testkit.Check(t, !strings.Contains(err.Error(), "hunter2"), "%v", err)
 	}
 }

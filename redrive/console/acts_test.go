@@ -57,9 +57,8 @@ func TestActsOfCause(t *testing.T) {
 
 	row = b.get("/causes?status=discarded").rowOf(t, "panic")
 	for words := range row {
-		if strings.HasPrefix(words, "Redrive") || strings.HasPrefix(words, "Discard") {
-			t.Errorf("discarded letters are offered to %s", words)
-		}
+		testkit.Check(t, !strings.HasPrefix(words, "Redrive") && !strings.HasPrefix(words, "Discard"),
+			"discarded letters are offered to %s", words)
 	}
 	b.post("/restore", with(b.get(row["Restore "+grouped(n)+" panic"]).fields(t), "reason", "a mistake")).goes(t, "restores/")
 	b.want(letters.StatusDiscarded, 0)
@@ -90,9 +89,7 @@ func TestCarefulSettings(t *testing.T) {
 	}
 	free, fields := press(form, "free")
 	free.want(t, http.StatusOK, "Without a canary all go", "Without a rate they go as fast as the workers can.")
-	if fields.Get("rate")+fields.Get("canary") != "" {
-		t.Errorf("the form without care has %v", fields)
-	}
+	testkit.Check(t, fields.Get("rate")+fields.Get("canary") == "", "the form without care has %v", fields)
 	if _, fields = press(free, "careful"); fields.Get("rate") != "20" || fields.Get("canary") != "10" {
 		t.Errorf("the careful form has %v", fields)
 	}

@@ -47,18 +47,12 @@ func TestAudit(t *testing.T) {
 		if next := regexpNext.FindStringSubmatch(p.body); next != nil {
 			at = "/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./")
 		}
-		if pages > 5 {
-			t.Fatal("the pages do not end")
-		}
+		testkit.Require(t, pages <= 5, "the pages do not end")
 	}
 	for reason, times := range seen {
-		if times != 1 {
-			t.Errorf("%s is there %d times", reason, times)
-		}
+		testkit.Check(t, times == 1, "%s is there %d times", reason, times)
 	}
-	if len(seen) != 120 {
-		t.Errorf("%d entries", len(seen))
-	}
+	testkit.Check(t, len(seen) == 120, "%d entries", len(seen))
 	for query, want := range map[string]int{
 		"by=ann": 60, "kind=refused": 60, "id=id-6": 2, "letter=7": 3, "redrive-id=drain-7": 1, "since=1h&by=eve": 1, "until=1h": 0, "by=nobody": 0,
 	} {
@@ -83,33 +77,27 @@ func TestAudit_export(t *testing.T) {
 	p := b.get("/audit/audit.csv?kind=refused&kind=discarded")
 	p.want(t, http.StatusOK)
 	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()
-	if err != nil || len(rows) != 121 || rows[0][1] != "at" {
-		t.Fatalf("%d rows, %v", len(rows), err)
-	}
+	testkit.Require(t, err == nil && len(rows) == 121 && rows[0][1] == "at", "%d rows, %v", len(rows), err)
 	for _, row := range rows[1:] {
-		if by := row[5]; by != "ann" && by != "'=cmd()" {
-			t.Errorf("%q", by)
-		}
+		by := row[5]
+		testkit.Check(t, by == "ann" || by == "'=cmd()", "%q", by)
 	}
 	act := letters.Act{By: ";=1;=2", Reason: "a \"b\" ; \"@x\";\t-y\t+z;|w;plain"}
 	testkit.Must(b.store.MarkAll(t.Context(), oneLetter(1, letters.Statuses()), letters.StatusWaiting, act))
 	quoted := b.get("/audit/audit.csv?kind=waiting")
 	for _, line := range strings.Split(strings.TrimSpace(quoted.body), "\n") {
-		if !strings.HasPrefix(line, `"`) || !strings.HasSuffix(line, `"`) || strings.Count(line, `","`) != 8 {
-			t.Errorf("not every cell is quoted: %s", line)
-		}
+		testkit.Check(t, strings.HasPrefix(line, `"`) && strings.HasSuffix(line, `"`) &&
+			strings.Count(line, `","`) == 8, "not every cell is quoted: %s", line)
 		for _, cell := range strings.FieldsFunc(line, func(r rune) bool { return r == ';' || r == '\t' })[1:] { // as most of Europe reads it
 			if cell = strings.TrimLeft(cell, ` "`); strings.IndexAny(cell, "=+-@|") == 0 {
 				t.Errorf("a formula: %s in %s", cell, line)
 			}
 		}
 	}
-	if !strings.Contains(quoted.body, `;'=1;'=2`) || !strings.Contains(quoted.body, ";plain") {
-		t.Errorf("%s", quoted.body)
-	}
-	if got := p.Header.Get("Content-Disposition"); got != `attachment; filename="audit.csv"` {
-		t.Error(got)
-	}
+	testkit.Check(t, strings.Contains(quoted.body, `;'=1;'=2`) && strings.Contains(quoted.body, ";plain"),
+		"%s", quoted.body)
+	got := p.Header.Get("Content-Disposition")
+	testkit.Check(t, got == `attachment; filename="audit.csv"`, "%v", got)
 	p = b.get("/audit/audit.jsonl?letter=7")
 	p.want(t, http.StatusOK)
 	lines := strings.Split(strings.TrimSpace(p.body), "\n")

@@ -8,7 +8,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -19,52 +18,55 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// flaky connects to a database that can be away.
+// flaky connects to a database that can be away, or hang, as fault does.
 type flaky struct {
 	driver  driver.Driver
 	address string
-	away    atomic.Bool
+	fault   atomic.Pointer[func() error]
 }
 
 func (f *flaky) Driver() driver.Driver { return f.driver }
 
 func (f *flaky) Connect(context.Context) (driver.Conn, error) {
-	if f.away.Load() {
-		return nil, errors.New("connect to db.internal as ops with password=hunter2: connection refused")
+	if fault := f.fault.Load(); fault != nil {
+		if err := (*fault)(); err != nil {
+			return nil, err
+		}
 	}
 	return f.driver.Open(f.address)
 }
 
-// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked.
-// When the database is back, so are the pages.
-func TestDatabaseAway(t *testing.T) {
+// onFlaky is a bench whose database is asked anew for each connection.
+func onFlaky(t *testing.T, change ...func(*Config)) (*bench, *flaky) {
 	address := databases.SQLite.Create(t)
 	f := &flaky{driver: databases.SQLite.Open(t, address).Driver(), address: address}
 	db := sql.OpenDB(f)
 	db.SetMaxIdleConns(-1)
 	t.Cleanup(func() { _ = db.Close() })
+	create := func(testing.TB) func() *sql.DB { return func() *sql.DB { return db } }
+	return benchOn(t, fixture.Database{Name: "flaky", Create: create}, change...), f
+}
+
+// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked.
+// When the database is back, so are the pages.
+func TestDatabaseAway(t *testing.T) {
 	log := new(testkit.Log)
-	b := benchOn(t, fixture.Database{Name: "flaky", Create: func(testing.TB) func() *sql.DB { return func() *sql.DB { return db } }}, func(c *Config) { c.Logger = log })
+	b, f := onFlaky(t, func(c *Config) { c.Logger = log })
 	b.fill(1, 3)
 	paths := []string{"/", "/causes", "/letters", "/letters?text=x"}
-	f.away.Store(true)
+	away := func() error {
+		return errors.New("connect to db.internal as ops with password=hunter2: connection refused")
+	}
+	f.fault.Store(&away)
 	for _, path := range paths {
-		p := b.get(path)
-		p.want(t, http.StatusServiceUnavailable, "The database does not answer", "This page tries again by itself every few seconds.", `http-equiv="refresh"`)
-		if p.Header.Get("Retry-After") == "" {
-			t.Errorf("%s: no Retry-After", path)
-		}
-		if low := b.get(path, as(Look)); strings.Contains(low.body, "db.internal") {
-			t.Errorf("%s names the server to a person who may only look: %s", path, low.body)
-		}
-		if strings.Contains(p.body, "hunter2") {
-			t.Errorf("%s shows a password: %s", path, p.body)
-		}
+		p := b.get(path).want(t, http.StatusServiceUnavailable, "The database does not answer",
+			"This page tries again by itself every few seconds.", `http-equiv="refresh"`)
+		testkit.Check(t, p.Header.Get("Retry-After") != "", "%s: no Retry-After", path)
+		b.get(path, as(Look)).wantNot(t, "db.internal")
+		p.wantNot(t, "hunter2")
 	}
-	if n := len(log.Errors()); n < len(paths) {
-		t.Errorf("%d lines for %d failures", n, len(paths))
-	}
-	f.away.Store(false)
+	testkit.Check(t, len(log.Errors()) >= len(paths), "%d lines for %d failures", len(log.Errors()), len(paths))
+	f.fault.Store(nil)
 	for _, path := range paths {
 		b.get(path).want(t, http.StatusOK)
 	}
@@ -78,9 +80,7 @@ func TestSlowDatabase(t *testing.T) {
 	b.console.timeout = usualTimeout
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if p := b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }); p.body != "" {
-		t.Errorf("answered %s", p.body)
-	}
+	testkit.Equal(t, "the answer", b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }).body, "")
 }
 
 // Feature V11: a template that fails in the middle gives the page of an error, and never half a page. So does a handler
@@ -91,23 +91,13 @@ func TestNeverHalfAPage(t *testing.T) {
 	b.fill(1, 3)
 	broken := template.Must(template.New("layout").Parse(`<h1>half</h1>{{.View.Waiting}}{{.View.Nothing}}`))
 	b.console.pages["overview"] = broken
-	p := b.get("/")
-	p.want(t, http.StatusInternalServerError, "The page failed", "</html>")
-	if strings.Contains(p.body, "half") {
-		t.Errorf("half a page: %s", p.body)
-	}
+	b.get("/").want(t, http.StatusInternalServerError, "The page failed", "</html>").wantNot(t, "half")
 	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
 		handle: func(*console, *request) (answer, error) { panic("in the handler") }})
 	b.get("/panics").want(t, http.StatusInternalServerError, "The page failed")
 	b.console.pages["error"] = broken
-	p = b.get("/")
-	p.want(t, http.StatusInternalServerError, "The page failed. The log of the service says more.")
-	if strings.Contains(p.body, "half") {
-		t.Errorf("half a page: %s", p.body)
-	}
-	if len(log.Errors()) < 3 {
-		t.Errorf("%v", log.Errors())
-	}
+	b.get("/").want(t, http.StatusInternalServerError, "The page failed. The log of the service says more.").wantNot(t, "half")
+	testkit.Check(t, len(log.Errors()) >= 3, "%v", log.Errors())
 }
 
 // Feature V11: while the database is away, each form says so and keeps what was typed and its key. Sent again, it is
@@ -140,7 +130,5 @@ func TestFormsWhileDatabaseAway(t *testing.T) {
 		b.post(form.path, again).goes(t, form.leads)
 	}
 	b.want(letters.StatusDiscarded, 1)
-	if n := len(b.all()); n != 3 {
-		t.Errorf("%d campaigns, want 3", n)
-	}
+	testkit.Equal(t, "campaigns", len(b.all()), 3)
 }

@@ -64,9 +64,8 @@ func TestBodyArrived(t *testing.T) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	b.console.ServeHTTP(deadlines, r)
-	if len(deadlines.set) != 2 || deadlines.set[0].IsZero() || !deadlines.set[1].IsZero() {
-		t.Errorf("the deadlines are %v", deadlines.set)
-	}
+	testkit.Check(t, len(deadlines.set) == 2 && !deadlines.set[0].IsZero() && deadlines.set[1].IsZero(),
+		"the deadlines are %v", deadlines.set)
 }
 
 // deadlined keeps the deadlines that are set.

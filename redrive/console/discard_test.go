@@ -29,9 +29,8 @@ func TestDiscard(t *testing.T) {
 	form = with(form, "reason", "test <tenant>")
 	at := b.post("/discard", form).goes(t, "discards/discard-")
 	b.want(letters.StatusDiscarded, 300)
-	if again := b.post("/discard", form).goes(t, "discards/discard-"); again != at {
-		t.Errorf("%s, and sent again %s", at, again)
-	}
+	again := b.post("/discard", form).goes(t, "discards/discard-")
+	testkit.Check(t, again == at, "%s, and sent again %s", at, again)
 	b.get(at).want(t, http.StatusOK, "300 letters are discarded", "test &lt;tenant&gt;", "<bdi>ann</bdi>")
 	b.get(at, as(Look)).want(t, http.StatusOK, "300 letters are discarded")
 	undo, _, _ := strings.Cut(at, "?")
@@ -39,9 +38,8 @@ func TestDiscard(t *testing.T) {
 	b.post(undo+"/undo", with(reason, "reason", "a mistake"), by("bob", Operate)).goes(t, "discards/")
 	b.want(letters.StatusWaiting, 301)
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventDiscarded, letters.EventWaiting}, Limit: 1000})
-	if err != nil || len(events) != 600 || events[0].By != "ann" || events[0].Reason != "test <tenant>" || events[599].By != "bob" || events[599].Reason != "a mistake" {
-		t.Errorf("%d events, %v", len(events), err)
-	}
+	testkit.Check(t, err == nil && len(events) == 600 && events[0].By == "ann" && events[0].Reason == "test <tenant>" &&
+		events[599].By == "bob" && events[599].Reason == "a mistake", "%d events, %v", len(events), err)
 	b.get("/discards/discard-9f3a12bc-0000-4000-8000-000000000001").want(t, http.StatusNotFound)
 	b.get("/discards/x").want(t, http.StatusNotFound)
 }
@@ -89,19 +87,14 @@ func TestDiscard_more(t *testing.T) {
 func TestDiscard_held(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(9)...)
-	if p := b.get("/discard?" + b.everything()); strings.Contains(p.body, "/campaigns/") || strings.Contains(p.body, "class=\"note\"") {
-		t.Errorf("a campaign or a program is named, and there is none: %s", p.body)
-	}
+	b.get("/discard?"+b.everything()).wantNot(t, "/campaigns/", "class=\"note\"")
 	later, cancelled := b.started(campaigns.Request{Seqs: []int64{1, 2, 3, 4}, NotBefore: time.Now().Add(time.Hour)}), b.started(campaigns.Request{Seqs: []int64{8}})
 	testkit.Must(b.campaigns.Cancel(t.Context(), cancelled.ID, campaigns.Act{By: "eve", Reason: "too fast"}))
-	if leased, err := fixture.Lease(t.Context(), b.store, letters.Filter{}, []int64{4, 9}, time.Hour); err != nil || len(leased) != 2 {
-		t.Fatal(leased, err)
-	}
+	leased, err := fixture.Lease(t.Context(), b.store, letters.Filter{}, []int64{4, 9}, time.Hour)
+	testkit.Require(t, err == nil && len(leased) == 2, "%v %v", leased, err)
 	p := b.get("/discard?seq=2&seq=3&seq=8&seq=9")
 	p.want(t, http.StatusOK, "2 letters:", later.ID, "scheduled", "A program works on 1 letter of the selection now. It is not discarded.")
-	if strings.Contains(p.body, cancelled.ID) {
-		t.Errorf("a campaign that ended is named: %s", p.body)
-	}
+	p.wantNot(t, cancelled.ID)
 	p = b.get("/discard?" + b.everything())
 	b.post("/discard", with(p.fields(t), "reason", " ")).want(t, http.StatusBadRequest, "Campaigns have some of these letters", later.ID)
 	b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
@@ -128,9 +121,8 @@ func TestRestore(t *testing.T) {
 	}
 	form = with(form, "reason", "not of the test")
 	to := b.post("/restore", form, by("bob", Operate)).goes(t, "restores/restore-")
-	if again := b.post("/restore", form, by("bob", Operate)).goes(t, "restores/"); again != to {
-		t.Errorf("%s, and sent again %s", to, again)
-	}
+	again := b.post("/restore", form, by("bob", Operate)).goes(t, "restores/")
+	testkit.Check(t, again == to, "%s, and sent again %s", to, again)
 	b.get(to).want(t, http.StatusOK, "1 letter that was restored waits.", "<bdi>bob</bdi>", "not of the test")
 	b.get(strings.TrimPrefix(b.get(to).linked(t, "Show the letters"), ".")).want(t, http.StatusOK, "Redrive the 1 letter that matches")
 	b.want(letters.StatusDiscarded, 3)
@@ -179,9 +171,7 @@ func TestListActions(t *testing.T) {
 				got = append(got, label)
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s offers %q, want %q", query, got, want)
-		}
+		testkit.Check(t, slices.Equal(got, want), "%s offers %q, want %q", query, got, want)
 	}
 	if got := b.get("/letters", as(Look)).buttons(t, "Redrive"); len(got) > 0 {
 		t.Errorf("a person who may look is offered %q", got)

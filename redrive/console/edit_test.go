@@ -29,41 +29,34 @@ func TestEdit(t *testing.T) {
 	p := b.get("/letters/1/edit")
 	p.want(t, http.StatusOK, "&lt;Zoë&gt;", "These keys stay as they are, because a form cannot carry them:")
 	form := p.fields(t)
-	if got := strings.ReplaceAll(form.Get("payload"), "\r\n", "\n"); got != payload {
-		t.Fatalf("the form has %q", got)
-	}
+	got := strings.ReplaceAll(form.Get("payload"), "\r\n", "\n")
+	testkit.Require(t, got == payload, "the form has %q", got)
 	b.post("/letters/1/edit", with(form, "do", "diff")).want(t, http.StatusBadRequest, "Nothing is changed yet. To redrive the letter as it is, use Redrive.")
 	tenant, trace := row(t, form, "tenant"), row(t, form, "trace")
 	p = b.post("/letters/1/edit", with(form, "do", "diff", "payload", strings.Replace(form.Get("payload"), "<Zoë>", "<Ann>", 1),
 		"value-"+tenant, "green", "remove-"+trace, "1", "key-3", "schema", "value-3", "2"))
 	p.want(t, http.StatusOK, "<del>-   &#34;to&#34;: &#34;&lt;Zoë&gt;&#34;</del>", "<ins>+   &#34;to&#34;: &#34;&lt;Ann&gt;&#34;</ins>", "<ins><bdi>green</bdi></ins>", "(removed)")
-	if len(b.all()) > 0 {
-		t.Fatal("a difference began a campaign")
-	}
+	testkit.Require(t, len(b.all()) == 0, "a difference began a campaign")
 	form = p.fields(t)
 	b.post("/letters/1/edit", with(form, "do", "start", "reason", " ")).want(t, http.StatusBadRequest, "The reason is empty", "&lt;Ann&gt;")
 	at := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
 	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	sent := out.All()
-	if len(sent) != 1 || string(sent[0].Msg.Payload) != strings.Replace(payload, "<Zoë>", "<Ann>", 1) {
-		t.Fatalf("%+v", sent)
-	}
-	if m := sent[0].Msg.Metadata; m.Get("tenant") != "green" || m.Get("trace") != "" || m.Get("schema") != "2" || m.Get("note") != "two\nlines" {
-		t.Error(m)
-	}
+	testkit.Require(t, len(sent) == 1 && string(sent[0].Msg.Payload) == strings.Replace(payload, "<Zoë>", "<Ann>", 1),
+		"%+v", sent)
+	m := sent[0].Msg.Metadata
+	testkit.Check(t, m.Get("tenant") == "green" && m.Get("trace") == "" && m.Get("schema") == "2" &&
+		m.Get("note") == "two\nlines", "%v", m)
 	history, err := b.store.History(t.Context(), 1)
-	if err != nil || len(history) < 3 || history[2].Kind != letters.EventEdited || history[2].By != "ann" || !strings.Contains(history[2].Detail, "Ann") {
-		t.Errorf("%+v %v", history, err)
-	}
+	testkit.Check(t, err == nil && len(history) >= 3 && history[2].Kind == letters.EventEdited &&
+		history[2].By == "ann" && strings.Contains(history[2].Detail, "Ann"), "%+v %v", history, err)
 	if l, err := b.store.Get(t.Context(), 1); err != nil || string(l.Original.Payload) != payload {
 		t.Errorf("the letter was changed: %q %v", l.Original.Payload, err)
 	}
 	// sent again, it leads to the same campaign; another form says that the letter has changed: it is redriven once
 	again := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
 	b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7", "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, "redriven, by", "&lt;Ann&gt;")
-	if len(out.All()) != 1 || again != at {
-		t.Error("it was published twice")
-	}
+	testkit.Check(t, len(out.All()) == 1 && again == at, "it was published twice")
 }
 
 // row is the number of the row of a key.
@@ -88,9 +81,8 @@ func TestEdit_twoPersons(t *testing.T) {
 	b.post("/letters/1/edit", first).goes(t, first.Get("key"))
 	b.post("/letters/1/edit", second, by("bob", Operate)).want(t, http.StatusConflict, "The letter cannot be redriven now.", "another campaign has them:", "bob&#39;s", `value="INC-8"`)
 	b.post("/letters/1/edit", first).goes(t, first.Get("key")) // sent twice
-	if len(b.all()) != 2 || b.all()[0].State != campaigns.Cancelled || b.all()[1].Selected != 1 {
-		t.Errorf("%+v", b.all())
-	}
+	testkit.Check(t, len(b.all()) == 2 && b.all()[0].State == campaigns.Cancelled && b.all()[1].Selected == 1,
+		"%+v", b.all())
 	third := with(b.get("/letters/2/edit").fields(t), "payload", "ann's", "reason", "INC-7", "do", "start")
 	testkit.Must(b.store.MarkAll(t.Context(), oneLetter(2, nil), letters.StatusDiscarded, letters.Act{By: "eve", Reason: "of no <use>"}))
 	b.post("/letters/2/edit", third).want(t, http.StatusConflict, "discarded, by eve", "of no &lt;use&gt;", "ann&#39;s")
@@ -109,9 +101,9 @@ func TestEdit_bytes(t *testing.T) {
 	form := with(p.fields(t), "payload", "forged", "value-"+row(t, p.fields(t), "tenant"), "green", "reason", "INC-7", "do", "start")
 	at := b.post("/letters/1/edit", form).goes(t, "campaigns/")
 	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
-	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != payload || sent[0].Msg.Metadata.Get("tenant") != "green" {
-		t.Errorf("%+v", sent)
-	}
+	sent := out.All()
+	testkit.Check(t, len(sent) == 1 && string(sent[0].Msg.Payload) == payload &&
+		sent[0].Msg.Metadata.Get("tenant") == "green", "%+v", sent)
 }
 
 // Feature V11: what is masked is edited after the person said why, and the record has it. What was typed wrong is
@@ -121,16 +113,13 @@ func TestEdit_masked(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`))
 	p := b.get("/letters/1/edit")
 	p.want(t, http.StatusOK, "To edit it you must see it without masks. The record keeps that you did.")
-	if strings.Contains(p.body, "secret-1") || strings.Contains(p.body, privacy.Mark) {
-		t.Errorf("the form has it: %s", p.body)
-	}
+	p.wantNot(t, "secret-1", privacy.Mark)
 	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is empty")
 	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7"))
 	p.want(t, http.StatusOK, "secret-1")
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
-	if err != nil || len(events) != 1 || events[0].By != "ann" || events[0].Reason != "INC-7" {
-		t.Errorf("%+v %v", events, err)
-	}
+	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7",
+		"%+v %v", events, err)
 	form := p.fields(t)
 	for says, pair := range map[string][2]string{
 		"control characters": {"payload", "a\x00"}, "too large": {"payload", strings.Repeat("x", 300<<10)}, "has no key": {"value-2", "x"},
@@ -150,9 +139,7 @@ func TestEdit_forged(t *testing.T) {
 		for _, typed := range []string{"version", "payload", "value-0"} {
 			p := b.post("/letters/1/edit", url.Values{"do": {do}, typed: {"x"}, "reason": {"INC-7"}})
 			p.want(t, http.StatusConflict, "To edit it you must see it without masks. The record keeps that you did.")
-			if strings.Contains(p.body, "secret-") {
-				t.Errorf("do %q with %q shows it: %s", do, typed, p.body)
-			}
+			p.wantNot(t, "secret-")
 		}
 	}
 	b.wantShown(0)
@@ -162,7 +149,5 @@ func TestEdit_forged(t *testing.T) {
 func (b *bench) wantShown(n int) {
 	b.t.Helper()
 	events, err := b.store.Audit(b.t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
-	if err != nil || len(events) != n {
-		b.t.Errorf("%+v %v", events, err)
-	}
+	testkit.Check(b.t, err == nil && len(events) == n, "%+v %v", events, err)
 }

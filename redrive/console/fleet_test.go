@@ -1,9 +1,6 @@
 package console
 
 import (
-	"context"
-	"database/sql"
-	"database/sql/driver"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,9 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/browser"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -62,31 +57,6 @@ func (s *ships) post(path string, form url.Values, change ...func(*http.Request)
 	return send(s.t, s.fleet, r, change...)
 }
 
-func (p page) wantNot(t testing.TB, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if strings.Contains(p.body, text) {
-			t.Errorf("the page has %q: %s", text, p.body)
-		}
-	}
-}
-
-// stuck connects to a database that hangs, whatever the context says.
-type stuck struct {
-	*flaky
-	hangs   atomic.Bool
-	release chan struct{}
-	calls   atomic.Int32
-}
-
-func (s *stuck) Connect(ctx context.Context) (driver.Conn, error) {
-	if s.hangs.Load() {
-		s.calls.Add(1)
-		<-s.release
-	}
-	return s.flaky.Connect(ctx)
-}
-
 // Feature V11: the page of a fleet has all services that the person may see, with their causes, each masked as its
 // service does. One that the person may not see is not named, nor is one of which that is not known.
 func TestFleet(t *testing.T) {
@@ -103,18 +73,14 @@ func TestFleet(t *testing.T) {
 		"1 service is not shown", "This service could not be read. Its log says why.", "<bdi>customer ", "<bdi>[redacted] ",
 		`href="./s/shipping/letters?cause=`)
 	p.wantNot(t, "payroll", "panics", "in the directory", "You are", "closed</a>")
-	if errs := log.Errors(); len(errs) != 2 {
-		t.Errorf("the log has %v", errs)
-	}
+	testkit.Check(t, len(log.Errors()) == 2, "the log has %v", log.Errors())
 	var counts []int
 	for _, cell := range p.elements(t, "td") {
 		if attribute(cell, "data-label") == "Letters" {
 			counts = append(counts, -testkit.Must(strconv.Atoi(cell.FirstChild.Data)))
 		}
 	}
-	if len(counts) != 8 || !slices.IsSorted(counts) {
-		t.Errorf("causes with %v letters", counts)
-	}
+	testkit.Check(t, len(counts) == 8 && slices.IsSorted(counts), "causes with %v letters", counts)
 	for _, link := range p.elements(t, "a") {
 		if to := attribute(link, "href"); strings.HasPrefix(to, "./s/") && !strings.HasPrefix(to, "./s/closed/") {
 			f.get(strings.TrimPrefix(to, ".")).want(t, http.StatusOK)
@@ -132,27 +98,23 @@ func TestFleet(t *testing.T) {
 // Feature V11: a service whose database hangs beyond the time of the page hides no other, and is not asked again while
 // it does.
 func TestFleetWithOneThatHangs(t *testing.T) {
-	address := databases.SQLite.Create(t)
-	hung := &stuck{flaky: &flaky{driver: databases.SQLite.Open(t, address).Driver(), address: address}, release: make(chan struct{})}
-	db := sql.OpenDB(hung)
-	db.SetMaxIdleConns(-1)
-	t.Cleanup(func() { _ = db.Close() })
-	hangs := benchOn(t, fixture.Database{Name: "stuck", Create: func(testing.TB) func() *sql.DB { return func() *sql.DB { return db } }})
+	hangs, db := onFlaky(t)
 	f := fleetOf(t, map[string]*bench{"orders": newBench(t), "hangs": hangs})
 	f.benches["orders"].fill(1, 4)
-	hung.hangs.Store(true)
+	var calls atomic.Int32
+	release := make(chan struct{})
+	hang := func() error { calls.Add(1); <-release; return nil } // whatever the context says
+	db.fault.Store(&hang)
 	f.fleet.timeout = time.Second
-	testkit.Eventually(t, "a page came while the database hangs", func() bool { f.get("/"); return hung.calls.Load() == 1 })
+	testkit.Eventually(t, "a page came while the database hangs", func() bool { f.get("/"); return calls.Load() == 1 })
 	f.fleet.timeout = time.Minute
 	const row = `href="./s/orders/letters">4</a>`
 	for range 5 {
 		f.get("/").want(t, http.StatusOK, row, "An earlier look at this service has no answer yet.")
 	}
-	if n := hung.calls.Load(); n != 1 {
-		t.Errorf("%d calls hang", n)
-	}
-	hung.hangs.Store(false)
-	close(hung.release)
+	testkit.Equal(t, "calls that hang", calls.Load(), int32(1))
+	db.fault.Store(nil)
+	close(release)
 	testkit.Eventually(t, "it is back", func() bool { return strings.Contains(f.get("/").body, `href="./s/hangs/letters">0</a>`) })
 }
 
@@ -164,9 +126,8 @@ func TestFleetRights(t *testing.T) {
 	a.fill(1, 3)
 	b.fill(1, 3)
 	for _, r := range f.fleet.own.routes {
-		if r.method != http.MethodGet || r.pattern != "/" && r.pattern != "/static/{file}" {
-			t.Errorf("the fleet has a route %v %v: give it a test of its rights", r.method, r.pattern)
-		}
+		testkit.Check(t, r.method == http.MethodGet && (r.pattern == "/" || r.pattern == "/static/{file}"),
+			"the fleet has a route %v %v: give it a test of its rights", r.method, r.pattern)
 	}
 	approver := []func(*http.Request){in("a", roles[Approve]), in("b", roles[LookWithoutPayload])}
 	form := with(a.get("/discard?seq=1").fields(t), "reason", "INC-7")
@@ -196,9 +157,7 @@ func TestFleetByPerson(t *testing.T) {
 	tag := both.Header.Get("ETag")
 	f.get("/", in("If-None-Match", tag)).want(t, http.StatusNotModified)
 	f.get("/", in("If-None-Match", tag), in("b", roles[nothing])).want(t, http.StatusOK)
-	if both.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%v", both.Header)
-	}
+	testkit.Check(t, both.Header.Get("Cache-Control") == "no-store", "%v", both.Header)
 	f.get("/", in(live, "1")).wantNot(t, "<html")
 }
 
@@ -213,9 +172,7 @@ func TestFleetMounted(t *testing.T) {
 		p := send(t, http.StripPrefix("/ops/fleet", f.fleet), httptest.NewRequest(http.MethodGet, at, nil))
 		if to := p.Header.Get("Location"); to != "" {
 			at = base.ResolveReference(testkit.Must(url.Parse(at))).ResolveReference(testkit.Must(url.Parse(to))).String()
-			if !strings.HasSuffix(at, "/") {
-				t.Errorf("to %s", at)
-			}
+			testkit.Check(t, strings.HasSuffix(at, "/"), "to %s", at)
 			continue
 		}
 		p.want(t, http.StatusOK)
@@ -223,18 +180,7 @@ func TestFleetMounted(t *testing.T) {
 			p.want(t, http.StatusOK, ">All services</a>")
 		}
 	}
-	if at != "http://example.com/ops/fleet/s/orders2/" {
-		t.Errorf("at %s", at)
-	}
-}
-
-// Feature V11: nothing that letters of a fleet carry becomes a part of its page.
-func TestFleetHostile(t *testing.T) {
-	f := fleetOf(t, map[string]*bench{"a": newBench(t), "b": newBench(t)})
-	f.benches["a"].infest()
-	p := f.get("/")
-	p.want(t, http.StatusOK, "mark", "&lt;script&gt;")
-	p.wantHarmless(t, "fleet")
+	testkit.Check(t, at == "http://example.com/ops/fleet/s/orders2/", "at %s", at)
 }
 
 // A fleet that cannot be is an error that names the service.
@@ -261,15 +207,10 @@ func testFleetPage(t *testing.T, engine *browser.Browser) {
 		f.fleet.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	for name, size := range map[string]browser.Options{"desk": {}, "phone": {Width: 390, Height: 844}} {
+	for _, size := range []browser.Options{{}, onPhone(false)} {
 		p := engine.Page(t, size)
 		p.Open(server.URL + "/")
-		shot(t, p, "fleet-"+name)
-		if wide, window := browser.Eval[int](p, "document.documentElement.scrollWidth"), browser.Eval[int](p, "innerWidth"); wide > window {
-			t.Errorf("%s: the page is %d wide in a window of %d", name, wide, window)
-		}
-		for _, found := range p.Axe() {
-			t.Error(found)
-		}
+		fits(t, p, "the fleet")
+		clean(t, p, "the fleet")
 	}
 }

@@ -24,9 +24,7 @@ func (p page) fields(t testing.TB) url.Values {
 			form = found
 		}
 	}
-	if form == nil {
-		t.Fatalf("there is no form: %s", p.body)
-	}
+	testkit.Require(t, form != nil, "there is no form: %s", p.body)
 	values := url.Values{}
 	for field := range form.Descendants() {
 		name, value := attribute(field, "name"), attribute(field, "value")
@@ -93,9 +91,8 @@ func (b *bench) everything() string {
 func (p page) goes(t testing.TB, part string) string {
 	t.Helper()
 	to := p.Header.Get("Location")
-	if p.StatusCode != 303 || !strings.Contains(to, part) {
-		t.Fatalf("status %d, to %q, want %q: %s", p.StatusCode, to, part, p.body)
-	}
+	testkit.Require(t, p.StatusCode == 303 && strings.Contains(to, part),
+		"status %d, to %q, want %q: %s", p.StatusCode, to, part, p.body)
 	return "/" + strings.TrimLeft(to, "./")
 }
 

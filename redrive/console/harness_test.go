@@ -176,15 +176,19 @@ func send(t testing.TB, to http.Handler, r *http.Request, change ...func(*http.R
 }
 
 // want fails the test unless the page has the status and all of the texts.
-func (p page) want(t testing.TB, status int, texts ...string) {
+func (p page) want(t testing.TB, status int, texts ...string) page {
 	t.Helper()
-	if p.StatusCode != status {
-		t.Fatalf("status %d, want %d: %s", p.StatusCode, status, p.body)
-	}
+	testkit.Require(t, p.StatusCode == status, "status %d, want %d: %s", p.StatusCode, status, p.body)
 	for _, text := range texts {
-		if !strings.Contains(p.body, text) {
-			t.Errorf("the page lacks %q: %s", text, p.body)
-		}
+		testkit.Check(t, strings.Contains(p.body, text), "the page lacks %q: %s", text, p.body)
+	}
+	return p
+}
+
+func (p page) wantNot(t testing.TB, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		testkit.Check(t, !strings.Contains(p.body, text), "the page has %q: %s", text, p.body)
 	}
 }
 

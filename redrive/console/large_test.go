@@ -46,9 +46,8 @@ func (p page) buttons(t testing.TB, begin string) (labels []string) {
 func (p page) says(t testing.TB, d *decision, known bool, left, done int) {
 	t.Helper()
 	button := d.Button(numberIf(left, known))
-	if got := p.buttons(t, strings.Fields(d.Title)[0]); !slices.Contains(got, button) {
-		t.Errorf("the buttons say %q, want %q", got, button)
-	}
+	got := p.buttons(t, strings.Fields(d.Title)[0])
+	testkit.Check(t, slices.Contains(got, button), "the buttons say %q, want %q", got, button)
 	if sofar := say(d.SoFar, done); strings.Contains(p.body, sofar) != known {
 		t.Errorf("known: %v, and the page says %q: %v", known, sofar, !known)
 	}
@@ -96,9 +95,7 @@ func TestDiscard_large(t *testing.T) {
 		if left == 0 && known { // it would have led to the end
 			t.Error("no letter is left, and the page goes on")
 		}
-		if done == 0 || left+done != many {
-			t.Fatalf("%d are left, and %d done, of %d", left, done, many)
-		}
+		testkit.Require(t, done != 0 && left+done == many, "%d are left, and %d done, of %d", left, done, many)
 		form = p.fields(t)
 		if step++; step == 4 {
 			b.console.step *= 8
@@ -118,9 +115,8 @@ func TestDiscard_large(t *testing.T) {
 	}
 	end := b.get(p.goes(t, "discards/"))
 	end.want(t, http.StatusOK, say(discards.Done, many), restores.Button(operate.Exactly(many)))
-	if step < 2 || len(end.buttons(t, "Discard")) > 0 {
-		t.Errorf("%d steps, and then the buttons %q", step, end.buttons(t, ""))
-	}
+	testkit.Check(t, step >= 2 && len(end.buttons(t, "Discard")) == 0,
+		"%d steps, and then the buttons %q", step, end.buttons(t, ""))
 	b.want(letters.StatusDiscarded, many)
 
 	steps := 0
@@ -133,19 +129,15 @@ func TestDiscard_large(t *testing.T) {
 			break
 		}
 		left := b.truth(discards.Of(key))
-		if got := p.buttons(t, "Restore"); !slices.Equal(got, []string{restores.Button(numberIf(left, b.console.counting > 0))}) {
-			t.Errorf("%d are left, and the buttons say %q", left, got)
-		}
+		got := p.buttons(t, "Restore")
+		testkit.Check(t, slices.Equal(got, []string{restores.Button(numberIf(left, b.console.counting > 0))}),
+			"%d are left, and the buttons say %q", left, got)
 		form = p.fields(t)
 	}
 	b.get(p.goes(t, "discards/")).want(t, http.StatusOK, say(discards.Done, 0))
-	if steps < 2 {
-		t.Errorf("%d steps", steps)
-	}
+	testkit.Check(t, steps >= 2, "%d steps", steps)
 	b.want(letters.StatusWaiting, many)
 	var recorded int
 	err = b.db.QueryRowContext(context.Background(), `SELECT COUNT(*) FROM spillway_letter_events WHERE kind IN ('discarded', 'waiting')`).Scan(&recorded)
-	if err != nil || recorded != 2*many {
-		t.Errorf("%d events on record: %v", recorded, err)
-	}
+	testkit.Check(t, err == nil && recorded == 2*many, "%d events on record: %v", recorded, err)
 }

@@ -115,9 +115,7 @@ func TestLettersPages(t *testing.T) {
 		f := testkit.Must(operate.ParseFilter(q, now))
 		f.Limit = letters.MaxLimit
 		heads, err := b.store.Heads(t.Context(), f)
-		if err != nil || len(heads) == 0 {
-			t.Fatalf("%s: %d letters, %v", query, len(heads), err)
-		}
+		testkit.Require(t, err == nil && len(heads) != 0, "%s: %d letters, %v", query, len(heads), err)
 		var want []string
 		for _, h := range heads {
 			want = append(want, id(h.Seq))
@@ -148,16 +146,14 @@ func TestSelectionIsFrozen(t *testing.T) {
 	b.console.routes = append(b.console.routes, route{name: "redrive", method: http.MethodGet, pattern: "/elsewhere", right: Operate})
 	p := b.get("/letters?handler=billing&since=2h")
 	q := p.fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n))
-	if turned := b.get(p.linked(t, "Newest first")).fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n)); turned.Encode() != q.Encode() {
-		t.Errorf("the selection is %v, and of the list turned around %v", q, turned)
-	}
+	turned := b.get(p.linked(t, "Newest first")).fieldsOf(t, say("Redrive the %s letter that matches|Redrive all %s letters that match", n))
+	testkit.Check(t, turned.Encode() == q.Encode(), "the selection is %v, and of the list turned around %v", q, turned)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}", func(l *poison.Letter) { l.Failure.LastFailedAt = time.Now() }))
 
 	s := testkit.Must(operate.ParseSelection(q, time.Now().Add(time.Hour)))
 	plan, err := b.campaigns.Plan(t.Context(), s.Campaign())
-	if err != nil || plan.Letters != n || s.Number != n {
-		t.Errorf("the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.Number, n, err)
-	}
+	testkit.Check(t, err == nil && plan.Letters == n && s.Number == n,
+		"the selection has %d letters, and its button says %d, want %d: %v", plan.Letters, s.Number, n, err)
 }
 
 // Feature V11: a person finds nothing out by searching for what the person may not see, or sees masked.
@@ -185,9 +181,8 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 	for role, hidden := range map[Role][]string{LookWithoutPayload: {"payload", "metadata", "text"}, Look: {"payload"}, Operate: nil} {
 		p := b.get("/letters", as(role))
 		for _, name := range lookFields {
-			if slices.Contains(hidden, name) == strings.Contains(p.body, `<input name="`+name+`"`) {
-				t.Errorf("%v is offered to %v: %v", name, role, !slices.Contains(hidden, name))
-			}
+			testkit.Check(t, slices.Contains(hidden, name) != strings.Contains(p.body, `<input name="`+name+`"`),
+				"%v is offered to %v: %v", name, role, !slices.Contains(hidden, name))
 		}
 	}
 	one := testkit.Must(b.campaigns.Start(t.Context(), campaigns.Request{Filter: letters.Filter{Payload: "SECRETC"}, Act: campaigns.Act{By: "ann", Reason: "INC-7"}}))

@@ -30,9 +30,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 				next = next[1:]
 				w := httptest.NewRecorder()
 				mounted.handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, at, nil))
-				if w.Code != http.StatusOK {
-					t.Fatalf("%s: status %d: %s", at, w.Code, w.Body)
-				}
+				testkit.Require(t, w.Code == http.StatusOK, "%s: status %d: %s", at, w.Code, w.Body)
 				if !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
 					continue
 				}
@@ -44,9 +42,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 							continue
 						}
 						to := testkit.Must(base.Parse(link))
-						if !strings.HasPrefix(to.Path, mounted.root) {
-							t.Fatalf("%s links to %s", at, to)
-						}
+						testkit.Require(t, strings.HasPrefix(to.Path, mounted.root), "%s links to %s", at, to)
 						if name == "action" { // a form sends fields with it
 							continue
 						}
@@ -58,9 +54,7 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 				}
 			}
 			for _, page := range []string{"redrive", "discard", "letters/0", "letters/0/edit", "letters/0/json"} { // those that a letter leads to
-				if count(seen, mounted.root+page) == 0 {
-					t.Errorf("no link led to %s", page)
-				}
+				testkit.Check(t, count(seen, mounted.root+page) != 0, "no link led to %s", page)
 			}
 		})
 	}
@@ -89,15 +83,12 @@ func TestRootWithoutSlash(t *testing.T) {
 		http.StripPrefix(path, b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		base, _ := url.Parse("http://example.com" + path)
 		to, err := base.Parse(w.Header().Get("Location"))
-		if err != nil || w.Code != http.StatusTemporaryRedirect || to.String() != base.String()+"/" {
-			t.Errorf("%s: status %d, to %v, %v", path, w.Code, to, err)
-		}
+		testkit.Check(t, err == nil && w.Code == http.StatusTemporaryRedirect && to.String() == base.String()+"/",
+			"%s: status %d, to %v, %v", path, w.Code, to, err)
 	}
 	w := httptest.NewRecorder()
 	http.StripPrefix("/deadletters", b.console).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/deadlettersletters", nil))
-	if w.Code != http.StatusNotFound {
-		t.Errorf("status %d", w.Code)
-	}
+	testkit.Check(t, w.Code == http.StatusNotFound, "status %d", w.Code)
 	b.get("/elsewhere").want(t, http.StatusNotFound)
 	b.get("//evil.example/").want(t, http.StatusNotFound)
 }
@@ -109,25 +100,19 @@ func TestPagesAreSmall(t *testing.T) {
 	for _, path := range []string{"/", "/causes", "/letters", "/letters?rows=500"} {
 		p := b.get(path)
 		p.want(t, http.StatusOK)
-		if p.Header.Get("Content-Encoding") != "gzip" || p.sent > 60<<10 {
-			t.Errorf("%s: %d bytes, %s", path, p.sent, p.Header.Get("Content-Encoding"))
-		}
-		if plain := b.get(path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip;q=0, br") }); plain.Header.Get("Content-Encoding") != "" {
-			t.Errorf("%s: not plain", path)
-		}
+		testkit.Check(t, p.Header.Get("Content-Encoding") == "gzip" && p.sent <= 60<<10,
+			"%s: %d bytes, %s", path, p.sent, p.Header.Get("Content-Encoding"))
+		plain := b.get(path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip;q=0, br") })
+		testkit.Check(t, plain.Header.Get("Content-Encoding") == "", "%s: not plain", path)
 	}
 	total := 0
 	for _, name := range []string{styleName, scriptName, iconName} {
 		p := b.get("/static/" + name)
 		p.want(t, http.StatusOK)
-		if !strings.Contains(p.Header.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s is not kept", name)
-		}
+		testkit.Check(t, strings.Contains(p.Header.Get("Cache-Control"), "immutable"), "%s is not kept", name)
 		total += p.sent
 	}
-	if total > 12<<10 {
-		t.Errorf("style, script and icon have %d bytes", total)
-	}
+	testkit.Check(t, total <= 12<<10, "style, script and icon have %d bytes", total)
 	b.get("/static/style.css").want(t, http.StatusNotFound)
 	b.get("/static/..%2fconsole.go").want(t, http.StatusNotFound)
 }
@@ -144,14 +129,10 @@ func TestLivePart(t *testing.T) {
 	}
 	p := ask("")
 	p.want(t, http.StatusOK, "<table")
-	if strings.Contains(p.body, "<html") {
-		t.Errorf("the whole page: %s", p.body)
-	}
+	p.wantNot(t, "<html")
 	if again := ask(p.Header.Get("ETag")); again.StatusCode != http.StatusNotModified || again.body != "" {
 		t.Errorf("status %d: %s", again.StatusCode, again.body)
 	}
 	b.fill(4, 3)
-	if ask(p.Header.Get("ETag")).StatusCode != http.StatusOK {
-		t.Error("letters came, and the part is the same")
-	}
+	testkit.Check(t, ask(p.Header.Get("ETag")).StatusCode == http.StatusOK, "letters came, and the part is the same")
 }

@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // changing is a Console with a route that changes something.
@@ -49,12 +51,10 @@ func TestOtherOrigins(t *testing.T) {
 			r.Header.Set(test.headers[i], test.headers[i+1])
 		}
 		p := b.send(r)
-		if p.StatusCode != test.want || (*changed > before) != (test.want == 303) {
-			t.Errorf("%s: status %d, want %d; changed: %v", test.what, p.StatusCode, test.want, *changed > before)
-		}
-		if test.want == 403 && !strings.Contains(p.body, "TrustedOrigins") {
-			t.Errorf("%s: the page does not say what to set: %s", test.what, p.body)
-		}
+		testkit.Check(t, p.StatusCode == test.want && (*changed > before) == (test.want == 303),
+			"%s: status %d, want %d; changed: %v", test.what, p.StatusCode, test.want, *changed > before)
+		testkit.Check(t, test.want != 403 || strings.Contains(p.body, "TrustedOrigins"),
+			"%s: the page does not say what to set: %s", test.what, p.body)
 	}
 }
 
@@ -63,17 +63,14 @@ func TestMethods(t *testing.T) {
 	b, changed := changing(t)
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodTrace, "X"} {
 		p := b.send(httptest.NewRequest(method, "/change", nil), func(r *http.Request) { r.Header.Set("X-Http-Method-Override", "POST") })
-		if p.StatusCode != http.StatusMethodNotAllowed || p.Header.Get("Allow") != "POST" {
-			t.Errorf("%s: status %d, Allow %q", method, p.StatusCode, p.Header.Get("Allow"))
-		}
+		testkit.Check(t, p.StatusCode == http.StatusMethodNotAllowed && p.Header.Get("Allow") == "POST",
+			"%s: status %d, Allow %q", method, p.StatusCode, p.Header.Get("Allow"))
 	}
 	b.send(httptest.NewRequest(http.MethodPost, "/letters", nil)).want(t, http.StatusMethodNotAllowed)
 	if p := b.send(httptest.NewRequest(http.MethodHead, "/letters", nil)); p.StatusCode != http.StatusOK || p.body != "" {
 		t.Errorf("HEAD: status %d, %q", p.StatusCode, p.body)
 	}
-	if *changed != 0 {
-		t.Errorf("changed %d times", *changed)
-	}
+	testkit.Check(t, *changed == 0, "changed %d times", *changed)
 }
 
 // Feature V11: a form has a bound, and what is no form is refused.
@@ -88,9 +85,7 @@ func TestForms(t *testing.T) {
 	b.send(form("a="+strings.Repeat("x", maxBody), urlencoded)).want(t, http.StatusRequestEntityTooLarge, "65,536 bytes")
 	b.send(form("a=%zz", urlencoded)).want(t, http.StatusBadRequest)
 	b.send(form("a=b", "text/plain;;;")).want(t, http.StatusBadRequest)
-	if *changed != 0 {
-		t.Errorf("changed %d times", *changed)
-	}
+	testkit.Check(t, *changed == 0, "changed %d times", *changed)
 	b.send(form("a=b", urlencoded)).want(t, http.StatusSeeOther)
 }
 
@@ -102,21 +97,14 @@ func TestPolicy(t *testing.T) {
 		h := b.get(path).Header
 		policy := h.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: the policy %q lacks %s", path, policy, part)
-			}
+			testkit.Check(t, strings.Contains(policy, part), "%s: the policy %q lacks %s", path, policy, part)
 		}
-		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") {
-			t.Errorf("%s: %q", path, policy)
-		}
+		testkit.Check(t, !strings.Contains(policy, "unsafe") && !strings.Contains(policy, "*"), "%s: %q", path, policy)
 		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin"} {
-			if got := h.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
-			}
+			got := h.Get(name)
+			testkit.Check(t, got == want, "%s: %s is %q, want %q", path, name, got, want)
 		}
-		if len(h.Values("Set-Cookie")) > 0 {
-			t.Errorf("%s sets a cookie", path)
-		}
+		testkit.Check(t, len(h.Values("Set-Cookie")) == 0, "%s sets a cookie", path)
 		if cached := h.Get("Cache-Control"); (cached == "no-store") == strings.HasSuffix(path, scriptName) {
 			t.Errorf("%s: Cache-Control is %q", path, cached)
 		}

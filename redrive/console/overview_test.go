@@ -56,9 +56,8 @@ func TestGivenFunctionsFail(t *testing.T) {
 		for _, live := range []string{"", "1"} {
 			p := b.get("/", func(r *http.Request) { r.Header.Set("Spillway-Live", live) })
 			p.want(t, http.StatusOK, ">12</a>", "no_such_customer", "Handlers on hold", says, "No campaign runs.", "Nothing was done with letters yet.")
-			if (len(log.Errors()) > 0) != (says == why) || strings.Contains(p.body, "on fire") {
-				t.Errorf("the log has %v: %s", log.Errors(), p.body)
-			}
+			testkit.Check(t, (len(log.Errors()) > 0) == (says == why) && !strings.Contains(p.body, "on fire"),
+				"the log has %v: %s", log.Errors(), p.body)
 		}
 	}
 	b := newBench(t, func(c *Config) {
@@ -82,8 +81,6 @@ func TestNumbersInWords(t *testing.T) {
 		"1 byte": size(1), "1.0 KiB": size(1024), "10.0 MiB": size(10 << 20), "2.0 GiB": size(2 << 30),
 		"in the future": age(-1), "less than a minute": age(1), "1 min": age(90e9), "47 hours": age(47 * 3600e9), "2 days": age(50 * 3600e9),
 	} {
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Check(t, got == want, "%q, want %q", got, want)
 	}
 }

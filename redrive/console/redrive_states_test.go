@@ -25,13 +25,10 @@ func TestSelectionOfAllStates(t *testing.T) {
 	all := chosen(letters.Statuses()...)
 	dry := b.get("/redrive?" + all)
 	dry.want(t, http.StatusOK, "Only letters that wait are redriven: the others of the selection have been dealt with.", "8 letters would be redriven", "Redrive 8 letters")
-	if strings.Contains(dry.body, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.") {
-		t.Error("letters that wait are said to be redriven again")
-	}
+	dry.wantNot(t, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.")
 	b.post("/redrive", with(dry.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
-	if c := b.all(); len(c) != 1 || c[0].Selected != 8 {
-		t.Errorf("campaigns %+v", c)
-	}
+	c := b.all()
+	testkit.Check(t, len(c) == 1 && c[0].Selected == 8, "campaigns %+v", c)
 	b.get("/redrive?"+chosen(letters.StatusSucceeded)).want(t, http.StatusOK, "The selection has letters that do not wait: they were redriven, discarded or set aside before. A redrive publishes them again.", "12 letters would be redriven")
 
 	b.post("/discard", with(b.get("/discard?"+all).fields(t), "reason", "of no use")).goes(t, "discards/")
@@ -46,31 +43,24 @@ func TestCampaignSaysItsSelection(t *testing.T) {
 		return b.get(b.post("/redrive", with(b.get("/redrive?"+query).fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/"))
 	}
 	n, err := b.store.Count(t.Context(), letters.Filter{Handlers: []string{"shipping"}})
-	if err != nil || n == 0 {
-		t.Fatalf("%d letters of shipping: %v", n, err)
-	}
+	testkit.Require(t, err == nil && n != 0, "%d letters of shipping: %v", n, err)
 	start(operate.Selection{Filter: letters.Filter{Handlers: []string{"shipping"}, MaxSeq: 20}, Number: n}.Values().Encode()).
 		want(t, http.StatusOK, "Handler"+": shipping", say("up to letter %s", 20))
 	first, err := b.store.Heads(t.Context(), letters.Filter{Handlers: []string{"billing"}, Limit: 1})
-	if err != nil || len(first) == 0 {
-		t.Fatalf("%v letters: %v", first, err)
-	}
+	testkit.Require(t, err == nil && len(first) != 0, "%v letters: %v", first, err)
 	start(operate.Selection{Seqs: []int64{first[0].Seq}}.Values().Encode()).want(t, http.StatusOK, say("%s letter, chosen one by one|%s letters, chosen one by one", 1))
 }
 
 func TestNumbersAsTyped(t *testing.T) {
 	for typed, want := range map[string]string{"1500": "1500", "1,500": "1500", "12,345.5": "12345.5", "1,5": "1,5", "1.000,5": "1.000,5", "1,50": "1,50", ",5": ",5"} {
-		if got := ungrouped(typed); got != want {
-			t.Errorf("%q became %q, want %q", typed, got, want)
-		}
+		got := ungrouped(typed)
+		testkit.Check(t, got == want, "%q became %q, want %q", typed, got, want)
 	}
 	b := newBench(t)
 	b.fill(1, 5)
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "do", "start", "rate", "1,5")
 	b.post("/redrive", form).want(t, http.StatusBadRequest, "Letters a second")
-	if len(b.all()) > 0 {
-		t.Error("a campaign began at a rate that its form did not mean")
-	}
+	testkit.Check(t, len(b.all()) == 0, "a campaign began at a rate that its form did not mean")
 }
 
 // Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be
@@ -111,11 +101,8 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
 	again := b.post("/redrive", form)
 	again.want(t, http.StatusConflict, say("%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look again.", 6), "Redrive 6 letters")
-	if len(b.all()) > 0 {
-		t.Fatal("more letters were taken than shown")
-	}
+	testkit.Require(t, len(b.all()) == 0, "more letters were taken than shown")
 	b.post("/redrive", with(again.fields(t), "do", "start")).goes(t, "campaigns/")
-	if c := b.all(); len(c) != 1 || c[0].Selected != 6 {
-		t.Errorf("campaigns %+v", c)
-	}
+	c := b.all()
+	testkit.Check(t, len(c) == 1 && c[0].Selected == 6, "campaigns %+v", c)
 }

@@ -28,9 +28,8 @@ func (b *bench) works(target message.Publisher) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			b.t.Error(err)
-		}
+		err := w.Run(ctx)
+		testkit.Check(b.t, err == nil, "%v", err)
 	})
 	b.t.Cleanup(func() { cancel(); running.Wait() })
 }
@@ -51,9 +50,8 @@ func (b *bench) shop() (target message.Publisher, handled func() int) {
 			if strings.HasSuffix(msg.UUID, "3") {
 				l := poison.Read(msg)
 				l.Failure.Reason = "still_broken"
-				if err := b.store.Publish("orders.dlq", l.Encode()); err != nil {
-					b.t.Error(err)
-				}
+				err := b.store.Publish("orders.dlq", l.Encode())
+				testkit.Check(b.t, err == nil, "%v", err)
 			}
 			msg.Ack()
 		}
@@ -71,9 +69,7 @@ func TestIncident(t *testing.T) {
 	b.works(target)
 	dry := b.get("/redrive?" + b.everything())
 	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+"the campaigns may not publish to the topic"+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
-	if len(b.all()) > 0 {
-		t.Fatal("a dry run began a campaign")
-	}
+	testkit.Require(t, len(b.all()) == 0, "a dry run began a campaign")
 	usual := dry.fields(t)
 	if few := b.get("/redrive?seq=1&seq=2").fields(t); usual.Get("rate") != "20" || usual.Get("canary") != "10" || few.Get("canary") != "" {
 		t.Errorf("the form begins with the rate %q and the canary %q, of two letters %q", usual.Get("rate"), usual.Get("canary"), few.Get("canary"))
@@ -91,18 +87,13 @@ func TestIncident(t *testing.T) {
 		return strings.Contains(seen.body, "It is through with all letters.") && strings.Contains(seen.body, "still_broken")
 	})
 	seen.want(t, http.StatusOK, "INC-7", "20 of 20", "came back", "What came back, by cause", "redrive-id=", "the campaigns may not publish to the topic")
-	if handled() != 20 {
-		t.Errorf("%d messages were handled", handled())
-	}
+	testkit.Check(t, handled() == 20, "%d messages were handled", handled())
 	c := b.all()[0]
-	if c.Request.By != "ann" || c.Request.Rate != 1000 || c.Request.StopAt != 0.5 || c.FailedAgain != 2 {
-		t.Errorf("%+v", c)
-	}
+	testkit.Check(t, c.Request.By == "ann" && c.Request.Rate == 1000 && c.Request.StopAt == 0.5 && c.FailedAgain == 2,
+		"%+v", c)
 	moving := b.get(at, func(r *http.Request) { r.Header.Set(live, "1") })
 	moving.want(t, http.StatusOK, "It is through with all letters.")
-	if strings.Contains(moving.body, "<html") || strings.Contains(moving.body, "<form") {
-		t.Errorf("more than the moving part: %s", moving.body)
-	}
+	moving.wantNot(t, "<html", "<form")
 }
 
 // Feature V11: a form that is sent twice starts one campaign, also at the same time, and both answers lead to it.
@@ -116,9 +107,8 @@ func TestRedrive_twice(t *testing.T) {
 	}
 	first := <-places
 	for range 2 {
-		if to := <-places; to != first || !strings.Contains(to, form.Get("key")) {
-			t.Errorf("%q and %q", first, to)
-		}
+		to := <-places
+		testkit.Check(t, to == first && strings.Contains(to, form.Get("key")), "%q and %q", first, to)
 	}
 	if all := b.all(); len(all) != 1 || all[0].Selected != 100 {
 		t.Errorf("%+v", all)
@@ -161,23 +151,17 @@ func TestRedrive_refused(t *testing.T) {
 		if got := p.wrong(t, pair[0]); !strings.Contains(html.EscapeString(got), says) {
 			t.Errorf("%s: the field says %q, want %q", pair[0], got, says)
 		}
-		if strings.Contains(p.body, "Request.") || strings.Contains(p.body, "campaigns: ") {
-			t.Errorf("%s: the page speaks of the program's own names: %s", pair[0], p.body)
-		}
-		if pair[0] != "reason" && !strings.Contains(p.body, `value="&#34;&gt; &lt;b&gt;INC&lt;/b&gt;"`) {
-			t.Errorf("%s: the reason is lost: %s", says, p.body)
-		}
+		p.wantNot(t, "Request.", "campaigns: ")
+		testkit.Check(t, pair[0] == "reason" || strings.Contains(p.body, `value="&#34;&gt; &lt;b&gt;INC&lt;/b&gt;"`),
+			"%s: the reason is lost: %s", says, p.body)
 		if strings.Contains(says, "number") { // what it says to write is not what is refused
-			if strings.Contains(p.wrong(t, pair[0]), "or "+pair[1]) {
-				t.Errorf("%s: %q is refused, and asked for: %s", pair[0], pair[1], p.wrong(t, pair[0]))
-			}
+			testkit.Check(t, !strings.Contains(p.wrong(t, pair[0]), "or "+pair[1]),
+				"%s: %q is refused, and asked for: %s", pair[0], pair[1], p.wrong(t, pair[0]))
 		}
 	}
 	b.post("/redrive", with(form, "key", "no id")).want(t, http.StatusBadRequest, "Request.ID") // no person types it
 	b.post("/redrive", with(form, "patch", strings.Repeat("x", maxEditForm))).want(t, http.StatusRequestEntityTooLarge)
-	if len(b.all()) > 0 {
-		t.Errorf("%+v", b.all())
-	}
+	testkit.Check(t, len(b.all()) == 0, "%+v", b.all())
 	for _, query := range []string{"", "seq=0", "take=all", "take=all&upto=1", "take=all&upto=1&count=1&class=x"} {
 		b.get("/redrive?"+query).want(t, http.StatusBadRequest)
 	}
@@ -192,19 +176,15 @@ func TestRedrive_edit(t *testing.T) {
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "patch", `{"currency":"EUR"}`, "set", "tenant=green\r\nschema=2", "unset", "", "do", "plan")
 	p := b.post("/redrive", form)
 	p.want(t, http.StatusOK, "<ins>+   &#34;currency&#34;: &#34;EUR&#34;", "<del>- ", "<ins><bdi>green</bdi></ins>", "does not fit 1 of the 2")
-	if strings.Contains(p.body, "secret-1") {
-		t.Error("the difference is not masked")
-	}
+	p.wantNot(t, "secret-1")
 	at := b.post("/redrive", with(p.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
 	testkit.Eventually(t, "it is finished", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
 	b.get(at).want(t, http.StatusOK, "Left behind", "edit: ", "EUR")
 	b.get(at, as(LookWithoutPayload)).want(t, http.StatusOK, "Left behind")
-	if got := b.get(at, as(LookWithoutPayload)); strings.Contains(got.body, "EUR") {
-		t.Error("who may not see payloads sees the edit")
-	}
-	if sent := out.All(); len(sent) != 1 || string(sent[0].Msg.Payload) != `{"currency":"EUR","token":"secret-1"}` || sent[0].Msg.Metadata.Get("schema") != "2" {
-		t.Errorf("%+v", sent)
-	}
+	b.get(at, as(LookWithoutPayload)).wantNot(t, "EUR")
+	sent := out.All()
+	testkit.Check(t, len(sent) == 1 && string(sent[0].Msg.Payload) == `{"currency":"EUR","token":"secret-1"}` &&
+		sent[0].Msg.Metadata.Get("schema") == "2", "%+v", sent)
 }
 
 // Features V11, V7: a person lets the handler run again for letters of outputs that could not be published. The
@@ -215,13 +195,10 @@ func TestHandleAgain(t *testing.T) {
 	form := with(b.get("/redrive?"+b.everything()).fields(t), "handle-again", "1", "reason", "INC-7", "do", "start")
 	refused := b.post("/redrive", form)
 	refused.want(t, http.StatusBadRequest, "The keys of the idempotent receiver are in another database. Leave this out if the handlers have no receiver.", `name="handle-again" value="1" checked`)
-	if len(b.all()) > 0 {
-		t.Fatal("a campaign began")
-	}
+	testkit.Require(t, len(b.all()) == 0, "a campaign began")
 	testkit.Must(idempotency.NewStore(t.Context(), b.db, "shop"))
 	at := b.post("/redrive", form).goes(t, "campaigns/")
 	b.get(at).want(t, http.StatusOK, "Run handlers again whose outputs could not be published; what they wrote is written twice")
-	if begun := b.all(); len(begun) != 1 || !begun[0].Request.HandleAgain {
-		t.Errorf("%+v", begun)
-	}
+	begun := b.all()
+	testkit.Check(t, len(begun) == 1 && begun[0].Request.HandleAgain, "%+v", begun)
 }

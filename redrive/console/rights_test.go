@@ -70,9 +70,7 @@ func TestRights(t *testing.T) {
 		for _, row := range rights {
 			found = found || row.method == r.method && row.pattern == r.pattern && row.least == r.right
 		}
-		if !found {
-			t.Errorf("rights has no row for %v %v with the right to %v", r.method, r.pattern, r.right)
-		}
+		testkit.Check(t, found, "rights has no row for %v %v with the right to %v", r.method, r.pattern, r.right)
 	}
 	for _, row := range rights {
 		for role := nothing; role <= Approve; role++ {
@@ -84,9 +82,8 @@ func TestRights(t *testing.T) {
 			if refused := p.StatusCode == http.StatusForbidden; refused != (role < row.least) {
 				t.Errorf("%v %v with the role %v: status %d", row.method, row.path, role, p.StatusCode)
 			}
-			if p.StatusCode >= 500 {
-				t.Errorf("%v %v with the role %v: status %d: %v", row.method, row.path, role, p.StatusCode, p.body)
-			}
+			testkit.Check(t, p.StatusCode < 500,
+				"%v %v with the role %v: status %d: %v", row.method, row.path, role, p.StatusCode, p.body)
 		}
 	}
 }
@@ -150,7 +147,5 @@ func TestFormFields(t *testing.T) {
 			}
 		}
 	}
-	if found < 8 {
-		t.Errorf("the pages have %d forms", found)
-	}
+	testkit.Check(t, found >= 8, "the pages have %d forms", found)
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/browser"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -30,16 +29,11 @@ func TestSequences(t *testing.T) {
 	b.get("/sequences/4").want(t, http.StatusOK, "customer-7", "order-2", "order-3", "/sequences/3/release", "billing")
 	for _, path := range []string{"/sequences", "/sequences/3"} {
 		p := b.get(path, as(LookWithoutPayload))
-		if p.want(t, http.StatusOK, "hidden"); strings.Contains(p.body, "customer-7") {
-			t.Errorf("%s shows a key: %s", path, p.body)
-		}
-		if p := b.get(path, as(Look)); strings.Contains(p.body, "<form") {
-			t.Errorf("%s has a form for who may only look", path)
-		}
+		p.want(t, http.StatusOK, "hidden")
+		p.wantNot(t, "customer-7")
+		b.get(path, as(Look)).wantNot(t, "<form")
 	}
-	if p := b.get("/sequences/1"); strings.Contains(p.body, "/release") {
-		t.Error("what is not held cannot be released")
-	}
+	b.get("/sequences/1").wantNot(t, "/release")
 }
 
 // Feature V11: a letter says how many messages of its key wait in order.
@@ -55,9 +49,9 @@ func TestBehindLetter(t *testing.T) {
 	const mark = "Waiting in order"
 	for range 2 { // without the table, and with it
 		for seq := 2; seq <= 4; seq++ {
-			if p := b.get(fmt.Sprintf("/letters/%d", seq)); p.StatusCode != http.StatusOK || strings.Contains(p.body, mark) {
-				t.Errorf("letter %d, of another key: %d %s", seq, p.StatusCode, p.body)
-			}
+			p := b.get(fmt.Sprintf("/letters/%d", seq))
+			testkit.Check(t, p.StatusCode == http.StatusOK && !strings.Contains(p.body, mark),
+				"letter %d, of another key: %d %s", seq, p.StatusCode, p.body)
 		}
 		if len(testkit.Must(b.console.desk.Sequences(t.Context(), 1))) == 0 {
 			b.park()
@@ -92,26 +86,8 @@ func TestDecideSequences(t *testing.T) {
 	}
 	b.get("/sequences/3").want(t, http.StatusOK, "Decided: release", "<bdi>bob</bdi>", "INC-7")
 	events := testkit.Must(b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventSequence}}))
-	if len(events) != 3 || events[0].By != "bob" || events[0].Reason != "INC-7" || events[0].MessageID != "order-2" ||
-		events[0].Detail != "release of orders/3 at 2" || events[2].MessageID != "order-4" {
-		t.Errorf("%+v", events)
-	}
+	testkit.Check(t, len(events) == 3 && events[0].By == "bob" && events[0].Reason == "INC-7" &&
+		events[0].MessageID == "order-2" && events[0].Detail == "release of orders/3 at 2" &&
+		events[2].MessageID == "order-4", "%+v", events)
 	b.get("/audit?kind=sequence").want(t, http.StatusOK, "order-2", "release of orders/3 at 2")
-}
-
-// Feature V11: on a telephone the list is not wider than its window, and a key is released with script and without.
-func testSequences(t *testing.T, engine *browser.Browser) {
-	b := newBench(t)
-	b.park()
-	url := b.serve()
-	for _, width := range []int{1280, 390} {
-		p := engine.Page(t, browser.Options{Width: width, Height: 844, NoScript: width == 390})
-		for _, path := range []string{"sequences", "sequences/3", "sequences/5"} {
-			p.Open(url + "/" + path)
-			if wide := browser.Eval[int](p, "document.documentElement.scrollWidth"); wide > width {
-				t.Errorf("%s is %d wide in a window of %d", path, wide, width)
-			}
-			shot(t, p, fmt.Sprintf("%s-%d", strings.ReplaceAll(path, "/", "-"), width))
-		}
-	}
 }

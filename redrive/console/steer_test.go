@@ -73,12 +73,10 @@ func TestApprove(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
 	c := b.started(campaigns.Request{Approval: true})
 	at := "/campaigns/" + c.ID
-	if p := b.get(at, by("ann", Approve)); !strings.Contains(p.body, "You started this campaign, so another person must approve it.") || strings.Contains(p.body, "/approve\"") {
-		t.Errorf("the person who started it is offered to approve it: %s", p.body)
-	}
-	if p := b.get(at, by("bob", Operate)); strings.Contains(p.body, "/approve\"") {
-		t.Error("a person without the right is offered to approve")
-	}
+	p := b.get(at, by("ann", Approve))
+	testkit.Check(t, strings.Contains(p.body, "You started this campaign, so another person must approve it.") &&
+		!strings.Contains(p.body, "/approve\""), "the person who started it is offered to approve it: %s", p.body)
+	b.get(at, by("bob", Operate)).wantNot(t, "/approve\"")
 	b.post(at+"/approve", reason, by("ANN ", Approve)).want(t, http.StatusConflict, "is now: waits for approval")
 	b.post(at+"/approve", reason, by("bob", Operate)).want(t, http.StatusForbidden)
 	b.get(at, by("bob", Approve)).want(t, http.StatusOK, "/approve\"")
@@ -98,9 +96,7 @@ func TestCampaigns(t *testing.T) {
 	first := b.get("/campaigns")
 	first.want(t, http.StatusOK, "Older campaigns", "0 of 1")
 	next := regexpNext.FindStringSubmatch(first.body)
-	if next == nil {
-		t.Fatal(first.body)
-	}
+	testkit.Require(t, next != nil, "%v", first.body)
 	second := b.get("/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./"))
 	if got := strings.Count(first.body, "<progress"); got != campaignsAtOnce {
 		t.Errorf("%d campaigns on the first page", got)

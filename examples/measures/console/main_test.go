@@ -22,14 +22,12 @@ func TestRun(t *testing.T) {
 	var pages []string
 	for line := range strings.Lines(out.String()) {
 		var figure map[string]any
-		if err := json.Unmarshal([]byte(line), &figure); err != nil {
-			t.Fatal(line, err)
-		}
+		err := json.Unmarshal([]byte(line), &figure)
+		testkit.Require(t, err == nil, "%v %v", line, err)
 		if figure["figure"] == "console_ms" {
 			pages = append(pages, figure["page"].(string))
 		}
 	}
-	if got := strings.Join(pages, "; "); !strings.HasPrefix(got, "overview; causes; letters; ") {
-		t.Errorf("pages %s", got)
-	}
+	got := strings.Join(pages, "; ")
+	testkit.Check(t, strings.HasPrefix(got, "overview; causes; letters; "), "pages %s", got)
 }

@@ -205,9 +205,8 @@ func TestKafka(t *testing.T) {
 	s, n := kafka(t), handlersToCount()
 	before := without(t, s, n)
 	s.stages = shared
-	if used := beyond(t, s, n, before); used.Sockets > 4 || used.Total() > 30+n+2*3*n {
-		t.Errorf("while the publisher is in use:\n%s", used)
-	}
+	used := beyond(t, s, n, before)
+	testkit.Check(t, used.Sockets <= 4 && used.Total() <= 30+n+2*3*n, "while the publisher is in use:\n%s", used)
 	if !whole { // TestPublisherIdle of wmkafka says in less than a minute that an idle publisher closes its connections
 		return
 	}
@@ -233,9 +232,8 @@ func TestRabbitMQ(t *testing.T) {
 		sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 		config.Publisher, config.Subscriber = pub, func(string, string) (message.Subscriber, error) { return sub, nil }
 	}
-	if more := cost(t, s, handlersToCount()); more.Sockets > 2 {
-		t.Errorf("%s", more)
-	}
+	more := cost(t, s, handlersToCount())
+	testkit.Check(t, more.Sockets <= 2, "%s", more)
 }
 
 // A subscriber for each stage, and a producer for each topic.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/measures/harness"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,13 +27,10 @@ func TestAlternate(t *testing.T) {
 		}
 	}
 	medians, err := harness.Alternate(3, side("a", a), side("b", b))
-	if err != nil || !slices.Equal(medians, []float64{2, 5}) || strings.Join(turns, "") != "abababab" {
-		t.Error(medians, err, turns)
-	}
+	testkit.Check(t, err == nil && slices.Equal(medians, []float64{2, 5}) && strings.Join(turns, "") == "abababab",
+		"%v %v %v", medians, err, turns)
 	values := []float64{3, 1, 2}
-	if harness.Median(values) != 2 || values[0] != 3 {
-		t.Error(values)
-	}
+	testkit.Check(t, harness.Median(values) == 2 && values[0] == 3, "%v", values)
 	boom := errors.New("boom")
 	if _, err := harness.Alternate(1, func() (float64, error) { return 0, boom }); err != boom {
 		t.Error(err)
@@ -42,20 +40,16 @@ func TestAlternate(t *testing.T) {
 func TestPrint(t *testing.T) {
 	var out strings.Builder
 	err := harness.Print(&out, "name", harness.Figure{"ratio": harness.Hundredths(1.005001), "per_s": harness.Whole(2.5)})
-	if err != nil || out.String() != `{"figure":"name","per_s":3,"ratio":1.01}`+"\n" {
-		t.Errorf("%q, %v", out.String(), err)
-	}
+	testkit.Check(t, err == nil && out.String() == `{"figure":"name","per_s":3,"ratio":1.01}`+"\n",
+		"%q, %v", out.String(), err)
 }
 
 func TestComplete(t *testing.T) {
 	const out = `{"figure":"name","per_s":3,"lost":0}` + "\n"
-	if err := harness.Complete(out, "figure=name per_s lost?"); err != nil {
-		t.Error(err)
-	}
+	err := harness.Complete(out, "figure=name per_s lost?")
+	testkit.Check(t, err == nil, "%v", err)
 	for _, want := range [][]string{{"figure=other"}, {"lost"}, {"none?"}, {}, {"per_s", "per_s"}} {
-		if harness.Complete(out, want...) == nil {
-			t.Errorf("%q", want)
-		}
+		testkit.Check(t, harness.Complete(out, want...) != nil, "%q", want)
 	}
 }
 
@@ -63,7 +57,6 @@ func TestMessage(t *testing.T) {
 	if msg := harness.Message(); len(msg.Payload) != 1024 || len(msg.Metadata) != 5 {
 		t.Errorf("%d bytes, %d keys", len(msg.Payload), len(msg.Metadata))
 	}
-	if n := harness.NumberOf(harness.Numbered(70_000).Payload); n != 70_000 {
-		t.Error(n)
-	}
+	n := harness.NumberOf(harness.Numbered(70_000).Payload)
+	testkit.Check(t, n == 70_000, "%v", n)
 }

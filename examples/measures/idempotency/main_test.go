@@ -36,23 +36,19 @@ func TestFigures(t *testing.T) {
 		testkit.NoError(t, json.Unmarshal([]byte(line), &f))
 		switch f.Figure {
 		case "idempotency":
-			if f.Mode != "transaction" || f.Consumers == 0 || f.Own <= 0 || f.With <= 0 || f.Ratio <= 0 {
-				t.Errorf("%s", line)
-			}
+			testkit.Check(t, f.Mode == "transaction" && f.Consumers != 0 && f.Own > 0 && f.With > 0 && f.Ratio > 0,
+				"%s", line)
 			name := f.DB + " " + f.Driver
 			if f.Store == "pgxstore" {
 				name += " " + f.Store
 			}
 			measured = append(measured, name)
 		case "idempotency_growth":
-			if f.Claim <= 0 || f.Keys == 2_000 && (f.Ratio <= 0 || f.During <= 0) {
-				t.Errorf("%s", line)
-			}
+			testkit.Check(t, f.Claim > 0 && (f.Keys != 2_000 || f.Ratio > 0 && f.During > 0), "%s", line)
 			measured = append(measured, "growth")
 		}
 	}
 	const want = "postgres pgx pgxstore,postgres pgx pgxstore,postgres pgx,postgres pgx,postgres lib/pq,mariadb go-sql-driver,mariadb go-sql-driver,sqlite modernc,growth,growth"
-	if got := strings.Join(measured, ","); got != want {
-		t.Errorf("measured %s", got)
-	}
+	got := strings.Join(measured, ",")
+	testkit.Check(t, got == want, "measured %s", got)
 }

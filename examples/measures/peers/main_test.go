@@ -39,18 +39,16 @@ func TestFigures(t *testing.T) {
 func TestPayloads(t *testing.T) {
 	for _, p := range payloads {
 		record := testkit.Must(p.record("topic")(70_000))
-		if value, err := record.Value.Encode(); err != nil || len(value) != p.size || harness.NumberOf(value) != 70_000 {
-			t.Errorf("%d bytes, want %d: %v", len(value), p.size, err)
-		}
+		value, err := record.Value.Encode()
+		testkit.Check(t, err == nil && len(value) == p.size && harness.NumberOf(value) == 70_000,
+			"%d bytes, want %d: %v", len(value), p.size, err)
 	}
 }
 
 // The Java program asks for exactly what a request says, and answers what is read. It is not built by the tests.
 func TestSpringSource(t *testing.T) {
 	files, err := filepath.Glob("spring/src/peers/*.java")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no Java source", err)
-	}
+	testkit.Require(t, err == nil && len(files) != 0, "no Java source %v", err)
 	var source strings.Builder
 	for _, file := range files {
 		text := testkit.Must(os.ReadFile(file))
@@ -65,18 +63,13 @@ func TestSpringSource(t *testing.T) {
 	var told []string
 	for pair := range strings.FieldsSeq((&spring{brokers: "b"}).request(&run{topic: "t", limit: time.Second}, "id", true)) {
 		name, value, _ := strings.Cut(pair, "=")
-		if value == "" {
-			t.Errorf("%s has no value", name)
-		}
+		testkit.Check(t, value != "", "%s has no value", name)
 		told = append(told, name)
 	}
 	slices.Sort(told)
-	if !slices.Equal(asked, told) {
-		t.Errorf("the Java program asks for %q and is told %q", asked, told)
-	}
-	if !strings.Contains(source.String(), `"good=" + good + " failures=" + failures.get() + " nanos="`) {
-		t.Error("the answer is not the one that perSecondOf reads")
-	}
+	testkit.Check(t, slices.Equal(asked, told), "the Java program asks for %q and is told %q", asked, told)
+	testkit.Check(t, strings.Contains(source.String(), `"good=" + good + " failures=" + failures.get() + " nanos="`),
+		"the answer is not the one that perSecondOf reads")
 	if perSecond, err := perSecondOf("good=10 failures=2 nanos=500000000\n"); err != nil || perSecond != 20 {
 		t.Error(perSecond, err)
 	}
@@ -84,7 +77,6 @@ func TestSpringSource(t *testing.T) {
 		t.Error("an answer that is none is read")
 	}
 	pom := testkit.Must(os.ReadFile("spring/pom.xml"))
-	if strings.Contains(string(pom), "<repositor") || !strings.Contains(string(pom), "<version>3.3.") {
-		t.Error("the pom names a repository, or another Spring Kafka than 3.3")
-	}
+	testkit.Check(t, !strings.Contains(string(pom), "<repositor") && strings.Contains(string(pom), "<version>3.3."),
+		"the pom names a repository, or another Spring Kafka than 3.3")
 }

@@ -43,7 +43,6 @@ func TestFastest(t *testing.T) {
 	for _, ms := range []int{0, 500, 990, 1400, 1450, 1480, 3000} {
 		arrived = append(arrived, begin.Add(time.Duration(ms)*time.Millisecond))
 	}
-	if n := fastest(arrived, time.Second); n != 5 {
-		t.Error(n)
-	}
+	n := fastest(arrived, time.Second)
+	testkit.Check(t, n == 5, "%v", n)
 }

@@ -37,15 +37,11 @@ func TestFigures(t *testing.T) {
 			failing++
 			continue
 		}
-		if figure.Figure != "sql_one_tx" || figure.Backlog != 60 || figure.Stock <= 0 || figure.Ours <= 0 || figure.Ratio <= 0 || figure.Batch == 0 {
-			t.Errorf("%s", line)
-		}
+		testkit.Check(t, figure.Figure == "sql_one_tx" && figure.Backlog == 60 && figure.Stock > 0 && figure.Ours > 0 &&
+			figure.Ratio > 0 && figure.Batch != 0, "%s", line)
 		measured = append(measured, figure.DB)
 	}
-	if failing != 2*len(percents) {
-		t.Errorf("%d figures of failing messages", failing)
-	}
-	if got := strings.Join(measured, " "); got != "postgres postgres mariadb mariadb" {
-		t.Errorf("measured %s", got)
-	}
+	testkit.Check(t, failing == 2*len(percents), "%d figures of failing messages", failing)
+	got := strings.Join(measured, " ")
+	testkit.Check(t, got == "postgres postgres mariadb mariadb", "measured %s", got)
 }

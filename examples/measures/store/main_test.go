@@ -30,14 +30,12 @@ func TestFigures(t *testing.T) {
 			Per              float64 `json:"per_s"`
 		}
 		testkit.NoError(t, json.Unmarshal([]byte(line), &f))
-		if f.DB == "" || f.Figure == "store_ms" && (f.What == "" || f.P50 <= 0 || f.P99 < f.P50) || f.Figure == "store_put_per_s" && (f.Writers == 0 || f.Per <= 0) {
-			t.Errorf("%s", line)
-		}
+		testkit.Check(t, f.DB != "" && (f.Figure != "store_ms" || f.What != "" && f.P50 > 0 && f.P99 >= f.P50) &&
+			(f.Figure != "store_put_per_s" || f.Writers != 0 && f.Per > 0), "%s", line)
 		lines[f.DB+" "+f.Figure]++
 	}
 	for _, db := range p.databases {
-		if lines[db+" store_ms"] != len(questions(nil, 1)) || lines[db+" store_put_per_s"] != 2 {
-			t.Errorf("%s: %v", db, lines)
-		}
+		testkit.Check(t, lines[db+" store_ms"] == len(questions(nil, 1)) && lines[db+" store_put_per_s"] == 2,
+			"%s: %v", db, lines)
 	}
 }

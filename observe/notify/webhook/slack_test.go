@@ -35,27 +35,21 @@ func TestSlack(t *testing.T) {
 			}
 		}
 		testkit.NoError(t, json.Unmarshal(body, &parsed))
-		if parsed.Parse != "none" || parsed.Mrkdwn || parsed.LinkNames || len(parsed.Blocks) != 4 || parsed.Blocks[0].Type != "header" {
-			t.Fatalf("%s", body)
-		}
+		testkit.Require(t, parsed.Parse == "none" && !parsed.Mrkdwn && !parsed.LinkNames && len(parsed.Blocks) == 4 &&
+			parsed.Blocks[0].Type == "header", "%s", body)
 		texts, links := []string{parsed.Text}, 0
 		for _, b := range parsed.Blocks {
-			if len(b.Fields) > 10 {
-				t.Errorf("%d fields", len(b.Fields))
-			}
+			testkit.Check(t, len(b.Fields) <= 10, "%d fields", len(b.Fields))
 			for _, f := range b.Fields {
-				if f.Type != "plain_text" || utf8.RuneCountInString(f.Text) > 2000 {
-					t.Errorf("%+v", f)
-				}
+				testkit.Check(t, f.Type == "plain_text" && utf8.RuneCountInString(f.Text) <= 2000, "%+v", f)
 				texts = append(texts, f.Text)
 			}
 			switch {
 			case b.Text == nil:
 			case b.Text.Type == "mrkdwn":
 				links++
-				if b.Text.Text != "<https://ok.example.com/?a=1&amp;b=%3C!channel%3E%7Cx|Open>" {
-					t.Error(b.Text.Text)
-				}
+				testkit.Check(t, b.Text.Text == "<https://ok.example.com/?a=1&amp;b=%3C!channel%3E%7Cx|Open>",
+					"%v", b.Text.Text)
 			default:
 				if n := utf8.RuneCountInString(b.Text.Text); b.Type == "header" && n > 150 || n > 3000 {
 					t.Errorf("a %s of %d characters", b.Type, n)
@@ -63,13 +57,9 @@ func TestSlack(t *testing.T) {
 				texts = append(texts, b.Text.Text)
 			}
 		}
-		if links != 1 {
-			t.Errorf("%d links", links)
-		}
+		testkit.Check(t, links == 1, "%d links", links)
 		for _, text := range texts {
-			if active.MatchString(text) {
-				t.Errorf("%q is active in %.200q", active.FindString(text), text)
-			}
+			testkit.Check(t, !active.MatchString(text), "%q is active in %.200q", active.FindString(text), text)
 		}
 	}
 }
@@ -81,7 +71,6 @@ var active = regexp.MustCompile(`[<>]|&[^alg]|@[a-zA-Z]|\]\(|://`)
 // blocks.
 func TestSlackResolved(t *testing.T) {
 	body, err := webhook.Slack(notify.Notice{Kind: notify.GuardOpen, Status: notify.StatusResolved, Title: "Resolved"})
-	if err != nil || !strings.Contains(string(body), "✅ Resolved") || strings.Count(string(body), `"type":"section"`) != 1 {
-		t.Errorf("%s %v", body, err)
-	}
+	testkit.Check(t, err == nil && strings.Contains(string(body), "✅ Resolved") &&
+		strings.Count(string(body), `"type":"section"`) == 1, "%s %v", body, err)
 }

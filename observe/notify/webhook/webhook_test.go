@@ -61,13 +61,11 @@ func serve(t *testing.T, config webhook.Config, answer http.HandlerFunc) (send n
 func wantHidden(t *testing.T, err error, server *httptest.Server) {
 	t.Helper()
 	for _, part := range []string{"secret", "SECRET", strings.TrimPrefix(server.URL, "http://"), server.URL} {
-		if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(fmt.Sprint(err), part) || strings.Contains(text, part) && !strings.Contains(text, "0x") {
-			t.Errorf("%q shows %q", text, part)
-		}
+		text := fmt.Sprintf("%v %+v %#v", err, err, err)
+		testkit.Check(t, !strings.Contains(fmt.Sprint(err), part) &&
+			(!strings.Contains(text, part) || strings.Contains(text, "0x")), "%q shows %q", text, part)
 		for e := err; e != nil; e = errors.Unwrap(e) {
-			if strings.Contains(e.Error(), part) {
-				t.Errorf("an error inside shows %q: %v", part, e)
-			}
+			testkit.Check(t, !strings.Contains(e.Error(), part), "an error inside shows %q: %v", part, e)
 		}
 	}
 }
@@ -76,9 +74,7 @@ func wantHidden(t *testing.T, err error, server *httptest.Server) {
 func classOf(t *testing.T, err error) classify.Verdict {
 	t.Helper()
 	c, e := classify.New(classify.Config{})
-	if e != nil {
-		t.Fatal(e)
-	}
+	testkit.Require(t, e == nil, "%v", e)
 	return attempts.Of(c, err).Verdict
 }
 
@@ -111,23 +107,20 @@ func TestRequest(t *testing.T) {
 func TestPage(t *testing.T) {
 	page := testkit.Must(os.ReadFile("../../../docs/notices.md"))
 	body, err := json.MarshalIndent(notice, "", "  ")
-	if err != nil || !strings.Contains(string(page), "```json\n"+string(body)+"\n```") {
-		t.Errorf("docs/notices.md lacks this body:\n%s %v", body, err)
-	}
+	testkit.Check(t, err == nil && strings.Contains(string(page), "```json\n"+string(body)+"\n```"),
+		"docs/notices.md lacks this body:\n%s %v", body, err)
 	full := notice
 	full.Subject, full.Missed = "s", 1
 	compact, _ := json.Marshal(full)
 	var fields map[string]any
 	testkit.NoError(t, json.Unmarshal(compact, &fields))
 	for field := range fields {
-		if !strings.Contains(string(page), "`"+field+"`") && !strings.Contains(string(page), "  \""+field+"\": ") {
-			t.Errorf("docs/notices.md has no field %q", field)
-		}
+		testkit.Check(t, strings.Contains(string(page), "`"+field+"`") ||
+			strings.Contains(string(page), "  \""+field+"\": "), "docs/notices.md has no field %q", field)
 	}
 	for _, kind := range notify.Kinds {
-		if !strings.Contains(string(page), "| `"+string(kind)+"` |") {
-			t.Errorf("docs/notices.md has no kind %q", kind)
-		}
+		testkit.Check(t, strings.Contains(string(page), "| `"+string(kind)+"` |"),
+			"docs/notices.md has no kind %q", kind)
 	}
 }
 
@@ -147,16 +140,12 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 		err := send(t.Context(), notice)
-		if (err == nil) != (code < 300) {
-			t.Errorf("%d: %v", code, err)
-		}
+		testkit.Check(t, (err == nil) == (code < 300), "%d: %v", code, err)
 		if err == nil {
 			continue
 		}
 		verdict := classOf(t, err)
-		if verdict.Class != want || len(err.Error()) > 1000 {
-			t.Errorf("%d: %v is %s", code, err, verdict.Class)
-		}
+		testkit.Check(t, verdict.Class == want && len(err.Error()) <= 1000, "%d: %v is %s", code, err, verdict.Class)
 		if retry := verdict.RetryAfter; want == classify.ClassTransient && retry != 7*time.Second {
 			t.Errorf("%d: tried again after %s", code, retry)
 		}
@@ -195,19 +184,15 @@ func TestRedirects(t *testing.T) {
 			w.WriteHeader(row.code)
 		})
 		err := send(t.Context(), notice)
-		if (err == nil) != row.ok {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, (err == nil) == row.ok, "%s: %v", name, err)
 		if err != nil {
-			if class := classOf(t, err).Class; class != classify.ClassPermanent {
-				t.Errorf("%s: %v is %s", name, err, class)
-			}
+			class := classOf(t, err).Class
+			testkit.Check(t, class == classify.ClassPermanent, "%s: %v is %s", name, err, class)
 			wantHidden(t, err, server)
 		}
 	}
-	if n := foreign.Load(); n > 0 {
-		t.Errorf("another host received %d requests", n)
-	}
+	n := foreign.Load()
+	testkit.Check(t, n <= 0, "another host received %d requests", n)
 }
 
 // Feature O4: a server that hangs, floods, or closes the connection is a transient error, within the time-out.
@@ -224,9 +209,7 @@ func TestBadServers(t *testing.T) {
 			if err == nil {
 				err = conn.Close()
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err == nil, "%v", err)
 		}},
 		"floods": {0, func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(503)
@@ -239,9 +222,7 @@ func TestBadServers(t *testing.T) {
 	} {
 		send, server := serve(t, webhook.Config{Client: &http.Client{Timeout: row.timeout}}, row.answer)
 		err := send(t.Context(), notice)
-		if err == nil || classOf(t, err).Class != classify.ClassTransient {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, err != nil && classOf(t, err).Class == classify.ClassTransient, "%s: %v", name, err)
 		wantHidden(t, err, server)
 	}
 	close(release)
@@ -249,9 +230,7 @@ func TestBadServers(t *testing.T) {
 	cancel()
 	send, server := serve(t, webhook.Config{}, func(http.ResponseWriter, *http.Request) {})
 	err := send(ctx, notice)
-	if err == nil {
-		t.Error("it was sent within a context that had ended")
-	}
+	testkit.Check(t, err != nil, "it was sent within a context that had ended")
 	wantHidden(t, err, server)
 	server.Close()
 	wantHidden(t, send(t.Context(), notice), server)
@@ -272,9 +251,8 @@ func TestAddressIsHidden(t *testing.T) {
 	} {
 		send := testkit.Must(webhook.New(config))
 		err := send(t.Context(), notice)
-		if err == nil || strings.Contains(strings.ToLower(err.Error()), "secret") || strings.Contains(err.Error(), strings.TrimPrefix(secure.URL, "https://")) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, err != nil && !strings.Contains(strings.ToLower(err.Error()), "secret") &&
+			!strings.Contains(err.Error(), strings.TrimPrefix(secure.URL, "https://")), "%s: %v", name, err)
 		config.Client.CloseIdleConnections()
 	}
 	for _, bad := range []string{"", "hooks.example.com" + path, "ftp://hooks.example.com" + path, "https://" + path, "https://hooks.example.com:xsecret/" + path, "://" + path} {

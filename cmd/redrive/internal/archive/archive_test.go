@@ -32,14 +32,11 @@ func TestLossless(t *testing.T) {
 		l := letters.Letter{Letter: poison.Letter{Original: msg, DeadLetterTopic: "orders.dlq", Failure: poison.Failure{Reason: "reason"}}, Status: letters.StatusWaiting}
 		line := testkit.Must(screen.Line(archive.Of(l)))
 		r, err := archive.Parse(line)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
+		testkit.Require(t, err == nil, "%s: %v", line, err)
 		got, want := r.Message(), l.Encode()
-		if got.UUID != want.UUID || !slices.Equal(got.Payload, want.Payload) || (got.Payload == nil) != (want.Payload == nil) ||
-			!maps.Equal(got.Metadata, want.Metadata) {
-			t.Fatalf("%s\nis %q %q %q\nwant %q %q %q", line, got.UUID, got.Metadata, got.Payload, want.UUID, want.Metadata, want.Payload)
-		}
+		testkit.Require(t, got.UUID == want.UUID && slices.Equal(got.Payload, want.Payload) &&
+			(got.Payload == nil) == (want.Payload == nil) && maps.Equal(got.Metadata, want.Metadata),
+			"%s\nis %q %q %q\nwant %q %q %q", line, got.UUID, got.Metadata, got.Payload, want.UUID, want.Metadata, want.Payload)
 	})
 }
 

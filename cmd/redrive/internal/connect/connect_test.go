@@ -32,18 +32,16 @@ func TestURLs(t *testing.T) {
 		"sqlite:" + pathOf(file) + "?mode=ro":                   "sqlite file:" + pathOf(file) + "?_pragma=busy_timeout(10000)&mode=rw&mode=ro",
 	} {
 		driver, dsn, err := dsnOf(address)
-		if got := driver + " " + dsn; err != nil || got != want {
-			t.Errorf("%s: %s, %v; want %s", address, got, err, want)
-		}
+		got := driver + " " + dsn
+		testkit.Check(t, err == nil && got == want, "%s: %s, %v; want %s", address, got, err, want)
 	}
 	for address, says := range map[string]string{
 		"": "SPILLWAY_DB", "nothing": "no URL", "redis://h": `scheme "redis"`, "mysql://h": "no database name", "mysql://u:p%zz@h/d": "%40",
 		"sqlite:///nowhere/x": "cannot be opened", "sqlite://" + t.TempDir(): "folder", "mysql://u:secret@h/d?timeout=x": "duration",
 	} {
 		_, _, err := dsnOf(address)
-		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v, want %q", address, err, says)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), says) && !strings.Contains(err.Error(), "secret"),
+			"%s: %v, want %q", address, err, says)
 	}
 }
 
@@ -55,18 +53,14 @@ func TestPasswordsAreNotShown(t *testing.T) {
 		"postgres://u:hunter%40two@127.0.0.1:1/d?connect_timeout=1", "mysql://u:hunter%40two@127.0.0.1:1/d", "mysql://u:hunter%40two@h/d?x=%zz", "postgres://u:hunter%40two@h:x/d",
 	} {
 		_, err := Database(t.Context(), address)
-		if err == nil || strings.Contains(err.Error(), "hunter") {
-			t.Errorf("%s: %v", address, err)
-		}
+		testkit.Check(t, err != nil && !strings.Contains(err.Error(), "hunter"), "%s: %v", address, err)
 		if shown := Shown(address); strings.Contains(shown, "hunter") {
 			t.Errorf("shown as %s", shown)
 		}
 	}
 	for _, address := range []string{"kafka://u:hunter@127.0.0.1:1", "amqp://u:hunter@127.0.0.1:1/", "redis://u:hunter@h", "kafka://u:hunter@"} {
 		_, err := Open(t.Context(), address, nil, nil)
-		if err == nil || strings.Contains(err.Error(), "hunter") {
-			t.Errorf("%s: %v", address, err)
-		}
+		testkit.Check(t, err != nil && !strings.Contains(err.Error(), "hunter"), "%s: %v", address, err)
 	}
 	if shown := Shown("kafka://u:hunter@a:1,b:2"); strings.Contains(shown, "hunter") || !strings.Contains(shown, "a:1,b:2") {
 		t.Errorf("shown as %s", shown)
@@ -82,9 +76,8 @@ func TestBrokerURLs(t *testing.T) {
 		"kafka://a,,b":                 "a host is missing", "kafka://h?%zz": "query", "pulsar://h": "scheme is unknown",
 	} {
 		_, err := Open(t.Context(), address, nil, nil)
-		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--broker") {
-			t.Errorf("%s: %v, want %q", address, err, says)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), says) && strings.Contains(err.Error(), "--broker"),
+			"%s: %v, want %q", address, err, says)
 	}
 }
 
@@ -111,9 +104,7 @@ func TestVersions(t *testing.T) {
 		testkit.NoError(t, err)
 		versions := testkit.Must(Versions(t.Context(), db))
 		for _, v := range versions {
-			if v.Component == "letters" && v.State() != state {
-				t.Errorf("%+v is %s, want %s", v, v.State(), state)
-			}
+			testkit.Check(t, v.Component != "letters" || v.State() == state, "%+v is %s, want %s", v, v.State(), state)
 		}
 		if err := Require(t.Context(), db, "letters"); err == nil {
 			t.Errorf("%s is accepted", state)
@@ -128,8 +119,7 @@ func TestVersions(t *testing.T) {
 func TestNewest(t *testing.T) {
 	for _, kind := range []string{"postgres", "mysql", "sqlite"} {
 		newest, err := newestOf(kind)
-		if err != nil || newest["letters"] < 2 || newest["keys"] < 2 || len(newest) < 4 {
-			t.Errorf("%s: %v, %v", kind, newest, err)
-		}
+		testkit.Check(t, err == nil && newest["letters"] >= 2 && newest["keys"] >= 2 && len(newest) >= 4,
+			"%s: %v, %v", kind, newest, err)
 	}
 }

@@ -48,9 +48,7 @@ func TestSecuredBrokers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := refusedBy(t, address)
-			if err == nil || strings.Contains(err.Error(), "hunter") {
-				t.Fatalf("%v", err)
-			}
+			testkit.Require(t, err != nil && !strings.Contains(err.Error(), "hunter"), "%v", err)
 			t.Log(err)
 		})
 	}
@@ -80,9 +78,7 @@ func oneMessage(t *testing.T, address string) {
 	messages := testkit.Must(sub.Subscribe(ctx, topic))
 	select {
 	case msg := <-messages:
-		if string(msg.Payload) != "secret" {
-			t.Errorf("%q", msg.Payload)
-		}
+		testkit.Check(t, string(msg.Payload) == "secret", "%q", msg.Payload)
 		msg.Ack()
 	case <-ctx.Done():
 		t.Fatal("the message does not arrive")

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature V10: what a column leaves that is left out on a narrow terminal, the columns that stay have.
@@ -13,9 +15,8 @@ func TestFit(t *testing.T) {
 	for most, want := range map[int][]int{
 		200: {3, 20, 10, 40}, 60: {3, 20, 10, 21}, 49: {3, 20, 10, 10}, 48: {3, 0, 10, 31}, 27: {3, 0, 10, 10}, 26: {3, 0, 0, 21}, 15: {3, 0, 0, 10}, 5: {3, 0, 0, 10},
 	} {
-		if got := table.fit(most); !slices.Equal(got, want) {
-			t.Errorf("in %d columns: %v, want %v", most, got, want)
-		}
+		got := table.fit(most)
+		testkit.Check(t, slices.Equal(got, want), "in %d columns: %v, want %v", most, got, want)
 	}
 }
 
@@ -26,8 +27,7 @@ func TestFitExtra(t *testing.T) {
 	for most, want := range map[int][]int{
 		80: {3, 14, 12, 40}, 60: {3, 14, 12, 25}, 55: {3, 14, 12, 20}, 54: {3, 0, 12, 35}, 30: {3, 0, 11, 12}, 25: {3, 0, 8, 10}, 24: {0, 0, 11, 11},
 	} {
-		if got := table.fit(most); !slices.Equal(got, want) {
-			t.Errorf("in %d columns: %v, want %v", most, got, want)
-		}
+		got := table.fit(most)
+		testkit.Check(t, slices.Equal(got, want), "in %d columns: %v, want %v", most, got, want)
 	}
 }

@@ -70,19 +70,15 @@ func TestNothingRawComesOut(t *testing.T) {
 			shown := testkit.Must(screen.Payload([]byte(value), format, 20))
 			out.WriteString(shown)
 		}
-		for _, r := range out.String() {
-			if r != '\n' && r != '\t' && !unicode.IsPrint(r) {
-				t.Fatalf("%q comes out of %q", r, value)
-			}
-		}
+		obeyed := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+		testkit.Require(t, strings.IndexFunc(out.String(), obeyed) < 0, "%q comes out of %q", &out, value)
 		line, err := screen.Line(value)
 		var back string
 		if err == nil {
 			err = json.Unmarshal(line, &back)
 		}
-		if err != nil || back != strings.ToValidUTF8(value, "\ufffd") && utf8.ValidString(value) {
-			t.Fatalf("%q came back as %q, %v", value, back, err)
-		}
+		testkit.Require(t, err == nil && (back == strings.ToValidUTF8(value, "\ufffd") || !utf8.ValidString(value)),
+			"%q came back as %q, %v", value, back, err)
 	})
 }
 
@@ -91,9 +87,8 @@ func TestCell(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := anyText().Draw(t, "value")
 		cell := screen.Cell(value)
-		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-			t.Fatalf("%q becomes the cell %q", value, cell)
-		}
+		testkit.Require(t, cell == "" || !strings.ContainsRune("=+-@\t\r", rune(cell[0])),
+			"%q becomes the cell %q", value, cell)
 	})
 }
 

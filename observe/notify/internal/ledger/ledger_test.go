@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -89,18 +88,15 @@ func (w world) done(l *Ledger, t Telling) {
 // want checks what is told: the step, the count and the total.
 func (w world) want(t *Telling, step Step, count, total int64) Telling {
 	w.Helper()
-	if t == nil || t.Step != step || t.Count != count || t.Total != total {
-		w.Fatalf("told %+v, want %s of %d, %d in all", t, step, count, total)
-	}
+	testkit.Require(w, t != nil && t.Step == step && t.Count == count && t.Total == total,
+		"told %+v, want %s of %d, %d in all", t, step, count, total)
 	return *t
 }
 
 func (w world) wantNone(all ...*Telling) {
 	w.Helper()
 	for _, t := range all {
-		if t != nil {
-			w.Fatalf("told %+v, want nothing", t)
-		}
+		testkit.Require(w, t == nil, "told %+v, want nothing", t)
 	}
 }
 
@@ -110,25 +106,20 @@ func TestWindow(t *testing.T) {
 	each(t, func(w world) {
 		a, b := w.open("a"), w.open("b")
 		first := w.want(w.report(a, event("x", 2)), Began, 2, 2)
-		if first.About != "about x" || !first.First.Equal(at) || !first.Last.Equal(at.Add(2*time.Second)) || first.Again {
-			w.Errorf("%+v", first)
-		}
+		testkit.Check(w, first.About == "about x" && first.First.Equal(at) && first.Last.Equal(at.Add(2*time.Second)) &&
+			!first.Again, "%+v", first)
 		w.wantNone(w.report(b, event("x", 5)), w.report(a, event("x", 1)))
 		w.want(w.report(b, event("y", 1)), Began, 1, 1)
 		w.done(a, first)
-		if early := w.sweep(b); len(early) > 0 {
-			w.Fatalf("told %+v within the window", early)
-		}
+		early := w.sweep(b)
+		testkit.Require(w, len(early) == 0, "told %+v within the window", early)
 		w.advance(time.Hour + time.Second)
 		due := w.sweep(b)
 		i := slices.IndexFunc(due, func(t Telling) bool { return t.Subject == "x" })
-		if i < 0 {
-			w.Fatalf("no summary among %+v", due)
-		}
+		testkit.Require(w, i >= 0, "no summary among %+v", due)
 		summary := w.want(&due[i], Counted, 6, 8)
-		if more := w.sweep(a); len(more) > 0 {
-			w.Fatalf("told %+v, which another instance has", more)
-		}
+		more := w.sweep(a)
+		testkit.Require(w, len(more) == 0, "told %+v, which another instance has", more)
 		w.done(b, summary)
 		w.wantNone(w.report(a, event("x", 3))) // it goes on
 		w.advance(time.Hour + time.Second)
@@ -139,14 +130,10 @@ func TestWindow(t *testing.T) {
 		}
 		w.advance(time.Hour + time.Second) // quiet
 		for _, t := range w.sweep(a) {
-			if t.Subject == "x" {
-				w.Fatalf("told %+v after a quiet window", t)
-			}
+			testkit.Require(w, t.Subject != "x", "told %+v after a quiet window", t)
 		}
 		again := w.want(w.report(b, event("x", 1)), Began, 1, 1)
-		if again.Opened == first.Opened {
-			w.Error("the second episode has the identity of the first")
-		}
+		testkit.Check(w, again.Opened != first.Opened, "the second episode has the identity of the first")
 	})
 }
 
@@ -165,9 +152,7 @@ func TestState(t *testing.T) {
 		w.wantNone(w.report(a, state("guard", 1))) // it came back
 		w.advance(61 * time.Second)
 		due := w.sweep(a)
-		if len(due) != 1 {
-			w.Fatalf("told %+v", due)
-		}
+		testkit.Require(w, len(due) == 1, "told %+v", due)
 		w.done(a, w.want(&due[0], Ended, 2, 2))
 		w.want(w.report(b, state("guard", 0)), Began, 1, 1)
 	})
@@ -184,9 +169,7 @@ func TestLease(t *testing.T) {
 		}
 		w.advance(11 * time.Second)
 		due := w.sweep(b)
-		if len(due) != 1 || !due[0].Again {
-			w.Fatalf("told %+v", due)
-		}
+		testkit.Require(w, len(due) == 1 && due[0].Again, "told %+v", due)
 		again := w.want(&due[0], Began, 1, 1)
 		w.done(a, again) // a lives after all, and has no say
 		if due := w.sweep(c); len(due) > 0 {
@@ -194,9 +177,7 @@ func TestLease(t *testing.T) {
 		}
 		w.advance(31 * time.Second) // b dies too
 		due, lost, err := c.Sweep(context.Background())
-		if err != nil || len(due) > 0 || lost != 1 {
-			w.Fatalf("told %+v, lost %d: %v", due, lost, err)
-		}
+		testkit.Require(w, err == nil && len(due) == 0 && lost == 1, "told %+v, lost %d: %v", due, lost, err)
 		w.wantNone(w.report(c, event("x", 1))) // and is counted
 	})
 }
@@ -216,9 +197,7 @@ func TestRenewAndRelease(t *testing.T) {
 		}
 		testkit.NoError(w, a.Release(context.Background(), back))
 		due := w.sweep(b)
-		if len(due) != 1 || due[0].Subject != "back" || due[0].Again {
-			w.Fatalf("told %+v", due)
-		}
+		testkit.Require(w, len(due) == 1 && due[0].Subject == "back" && !due[0].Again, "told %+v", due)
 		w.done(b, due[0])
 		w.done(a, kept)
 		w.advance(time.Minute)
@@ -237,14 +216,11 @@ func TestLostAnswer(t *testing.T) {
 		kept := w.want(w.report(a, event("kept", 1)), Began, 1, 1)
 		for range 4 {
 			w.advance(20 * time.Second)
-			if err := errors.Join(a.Renew(context.Background()), a.Renew(context.Background(), kept.Key, Key{"event", "gone"})); err != nil {
-				w.Fatal(err)
-			}
+			testkit.NoError(w, a.Renew(context.Background()))
+			testkit.NoError(w, a.Renew(context.Background(), kept.Key, Key{"event", "gone"}))
 		}
 		due := w.sweep(a)
-		if len(due) != 1 || due[0].Subject != "lost" || !due[0].Again {
-			w.Fatalf("told %+v", due)
-		}
+		testkit.Require(w, len(due) == 1 && due[0].Subject == "lost" && due[0].Again, "told %+v", due)
 		w.want(&due[0], Began, 1, 1)
 	})
 }
@@ -260,18 +236,14 @@ func TestMany(t *testing.T) {
 			case t.Kind == "many":
 				many++
 				w.done(a, w.want(t, Began, 2, 2))
-				if t.Subject != "event" {
-					w.Errorf("%+v", t)
-				}
+				testkit.Check(w, t.Subject == "event", "%+v", t)
 			default:
 				told++
 			}
 		}
 		w.wantNone(w.report(a, event("0", 1)))
 		w.want(w.report(a, state("of another kind", 1)), Began, 1, 1)
-		if told != 3 || many != 1 {
-			w.Errorf("%d causes and %d notices of many were told", told, many)
-		}
+		testkit.Check(w, told == 3 && many == 1, "%d causes and %d notices of many were told", told, many)
 		w.advance(time.Hour + time.Second)
 		for _, t := range w.sweep(a) {
 			if t.Kind == "many" && t.Step == Counted {
@@ -279,9 +251,7 @@ func TestMany(t *testing.T) {
 				many++
 			}
 		}
-		if many != 2 {
-			w.Error("the count of the others was not told")
-		}
+		testkit.Check(w, many == 2, "the count of the others was not told")
 		w.want(w.report(a, event("after a while", 1)), Began, 1, 1)
 	})
 }
@@ -303,15 +273,11 @@ func TestClockGoesBack(t *testing.T) {
 			t.Error("no instance has its turn for a day", err)
 		}
 		due := w.sweep(b)
-		if len(due) != 1 || due[0].Subject != "dead" {
-			t.Fatalf("told %+v", due)
-		}
+		testkit.Require(t, len(due) == 1 && due[0].Subject == "dead", "told %+v", due)
 		w.done(b, due[0])
 		w.advance(time.Hour + time.Minute)
 		due = w.sweep(b)
-		if len(due) != 1 || due[0].Subject != "x" {
-			t.Fatalf("told %+v", due)
-		}
+		testkit.Require(t, len(due) == 1 && due[0].Subject == "x", "told %+v", due)
 		w.want(&due[0], Counted, 1, 2)
 	})
 }
@@ -328,9 +294,7 @@ func TestTurn(t *testing.T) {
 					had++
 				}
 			}
-			if had != 1 {
-				w.Fatalf("%d had their turn", had)
-			}
+			testkit.Require(w, had == 1, "%d had their turn", had)
 			w.advance(61 * time.Second)
 		}
 	})

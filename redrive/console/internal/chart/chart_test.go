@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 )
 
@@ -23,9 +24,7 @@ func TestBars(t *testing.T) {
 				if err == io.EOF {
 					break
 				}
-				if err != nil {
-					t.Fatalf("%v: %v: %s", series, err, svg)
-				}
+				testkit.Require(t, err == nil, "%v: %v: %s", series, err, svg)
 				if element, ok := token.(xml.StartElement); ok && element.Name.Local == "rect" {
 					for _, a := range element.Attr {
 						var n float64

@@ -20,9 +20,8 @@ func browser(text string) string {
 // refused.
 func TestCheck(t *testing.T) {
 	for _, text := range []string{"", "{}", "\n\n{\n\t\"a\": \"Zoë \u202e\"\n}\n", "a\r\nb\r\n", "\ufeffx", "90071992547409931.10", "a\u2028b\u0085"} {
-		if err := Check([]byte(text)); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
+		err := Check([]byte(text))
+		testkit.Check(t, err == nil, "%q: %v", text, err)
 		testkit.Returns(t, text)(Back([]byte(text), browser(text)))
 	}
 	for text, want := range map[string]error{

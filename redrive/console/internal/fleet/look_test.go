@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
 )
 
@@ -87,13 +88,10 @@ func TestManyLookAtOnce(t *testing.T) {
 			go func() { answers <- look(s)[0] }()
 		}
 		for range 20 {
-			if seen := <-answers; seen.State.Waiting != 7 || seen.Err != nil {
-				t.Errorf("%+v", seen)
-			}
+			seen := <-answers
+			testkit.Check(t, seen.State.Waiting == 7 && seen.Err == nil, "%+v", seen)
 		}
-		if most.Load() != 1 {
-			t.Errorf("%d reads at once", most.Load())
-		}
+		testkit.Check(t, most.Load() == 1, "%d reads at once", most.Load())
 	})
 }
 
@@ -118,12 +116,9 @@ func TestOneThatFails(t *testing.T) {
 	)
 	for i, want := range []struct{ may, unknown, failed bool }{{unknown: true}, {unknown: true}, {}, {may: true, failed: true}, {may: true}, {may: true}} {
 		got := seen[i]
-		if got.Unknown == nil && got.May != want.may || (got.Unknown != nil) != want.unknown || (got.Err != nil) != want.failed ||
-			(got.State.Waiting == 7) != (want.may && !want.failed) {
-			t.Errorf("%d: %+v", i, got)
-		}
+		testkit.Check(t, (got.Unknown != nil || got.May == want.may) && (got.Unknown != nil) == want.unknown &&
+			(got.Err != nil) == want.failed && (got.State.Waiting == 7) == (want.may && !want.failed),
+			"%d: %+v", i, got)
 	}
-	if seen[2].Note != "not you" || reads != 0 {
-		t.Errorf("%+v, %d reads", seen[2], reads)
-	}
+	testkit.Check(t, seen[2].Note == "not you" && reads == 0, "%+v, %d reads", seen[2], reads)
 }

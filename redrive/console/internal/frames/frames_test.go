@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
 )
 
@@ -39,9 +40,9 @@ func TestFold(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if f := frames.Fold(stack)[1].Frames[1]; f.Call != "example.com/shop/billing.Handle(0xc000010000)" || f.Place != "/home/ann/shop/billing/handle.go:17" {
-		t.Errorf("%+v", f)
-	}
+	f := frames.Fold(stack)[1].Frames[1]
+	testkit.Check(t, f.Call == "example.com/shop/billing.Handle(0xc000010000)" &&
+		f.Place == "/home/ann/shop/billing/handle.go:17", "%+v", f)
 	if got := frames.Fold(string(debug.Stack())); len(got) == 0 || got[0].Own || got[0].Frames[0].Place == "" {
 		t.Errorf("a stack of this process: %+v", got)
 	}

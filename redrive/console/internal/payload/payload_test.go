@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/payload"
 )
 
@@ -77,9 +78,8 @@ func TestOf(t *testing.T) {
 			"00000000 30 31 32 33 34 35 36 37  38 39 61 62 63 64 65 66 0123456789abcdef\n00000010 1b .\n"},
 	} {
 		v := payload.Of([]byte(c.in), c.want, true)
-		if v.Kind != c.kind || show(v) != c.text || v.Cut {
-			t.Errorf("%q as %s is %s (cut %v):\n%s\nwant %s:\n%s", c.in, c.want, v.Kind, v.Cut, show(v), c.kind, c.text)
-		}
+		testkit.Check(t, v.Kind == c.kind && show(v) == c.text && !v.Cut,
+			"%q as %s is %s (cut %v):\n%s\nwant %s:\n%s", c.in, c.want, v.Kind, v.Cut, show(v), c.kind, c.text)
 	}
 }
 
@@ -104,12 +104,9 @@ func TestOfIsBounded(t *testing.T) {
 		for _, kind := range []payload.Kind{payload.Auto, payload.Text, payload.Hex} {
 			for _, whole := range []bool{true, false} {
 				v := payload.Of(in, kind, whole)
-				if !v.Cut {
-					t.Errorf("%s as %s: it is not said that it is cut", name, kind)
-				}
-				if text := show(v); len(text) > 200_000 {
-					t.Errorf("%s as %s: %d bytes", name, kind, len(text))
-				}
+				testkit.Check(t, v.Cut, "%s as %s: it is not said that it is cut", name, kind)
+				text := show(v)
+				testkit.Check(t, len(text) <= 200_000, "%s as %s: %d bytes", name, kind, len(text))
 			}
 		}
 	}
@@ -135,11 +132,9 @@ func FuzzOf(f *testing.F) {
 	f.Add([]byte("\xff\x00"), false)
 	f.Fuzz(func(t *testing.T, in []byte, whole bool) {
 		for _, kind := range []payload.Kind{payload.Auto, payload.Tree, payload.Text, payload.Hex} {
-			for _, r := range show(payload.Of(in, kind, whole)) {
-				if !unicode.IsPrint(r) && r != '\n' && r != '\t' {
-					t.Fatalf("%q as %s shows %U", in, kind, r)
-				}
-			}
+			obeyed := func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }
+			shown := show(payload.Of(in, kind, whole))
+			testkit.Require(t, strings.IndexFunc(shown, obeyed) < 0, "%q as %s shows %q", in, kind, shown)
 		}
 	})
 }
