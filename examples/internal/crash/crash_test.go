@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,31 +29,6 @@ func consume(ctx context.Context, c *Consumer) error {
 	}
 	<-ctx.Done()
 	return nil
-}
-
-// What is wrong with a plan is said before any server is asked.
-func TestReady(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad.jsonl")
-	testkit.NoError(t, os.WriteFile(bad, []byte("{\"event\":\"push\",\"payload\":{}}\n[]\n"), 0o600))
-	for _, c := range []struct {
-		plan Plan
-		want string
-	}{
-		{Plan{Setting: Setting{Input: bad}}, "line 2"},
-		{Plan{Setting: Setting{Input: bad + ".missing"}}, "no such file"},
-		{Plan{Kills: 1, KillAt: -1}, "negative"},
-		{Plan{Kills: -1}, "negative"},
-		{Plan{Kills: 1, KillAt: 61}, "-kill-at 61"},
-		{Plan{Kills: 1 << 62, KillAt: 4}, "give less"},
-	} {
-		if err := c.plan.Ready(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v", c.plan, err)
-		}
-	}
-	plan := Plan{Kills: 2}
-	if err := plan.Ready(); err != nil || plan.KillAt != 15 || plan.Topic == "" {
-		t.Errorf("%+v: %v", plan, err)
-	}
 }
 
 // Without PostgreSQL there is SQLite, and it says so; but an address that was given is not passed over.
@@ -86,36 +60,6 @@ func tell(t *testing.T, brokers string, broker Broker) error {
 	broker.Live, broker.Summaries = testkit.Nowhere{}, summaries
 	_, err := Tell(context.Background(), &plan, broker)
 	return err
-}
-
-// A consumer that has done all it can before it is killed is noticed at once, not when the time is up.
-func TestTooLate(t *testing.T) {
-	backlog := func(context.Context) (int, error) { return 0, nil }
-	if err := tell(t, "", Broker{Backlog: backlog}); err == nil || !strings.Contains(err.Error(), "-kill-at 50") || !strings.Contains(err.Error(), "not more than 0") {
-		t.Error(err)
-	}
-}
-
-// What a consumer holds is no rest: it is waited for until the broker has it back, and counted again.
-func TestHeld(t *testing.T) {
-	held, stops := true, 0
-	err := tell(t, "", Broker{
-		Backlog: func(context.Context) (int, error) {
-			if held || stops == 4 {
-				return 0, nil
-			}
-			held = true // the consumer has taken it again
-			return 1, nil
-		},
-		Holders: func(context.Context) (int, error) {
-			stops++
-			held = stops%2 == 1 // the first answer comes too early
-			return stops % 2, nil
-		},
-	})
-	if err == nil || !strings.Contains(err.Error(), "-kill-at 50") || stops != 4 {
-		t.Errorf("asked %d times: %v", stops, err)
-	}
 }
 
 // A consumer that ends by itself ends the story.

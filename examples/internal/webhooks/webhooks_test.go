@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,28 +46,6 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	testkit.NoError(t, tally.After(context.Background(), &r, published, db, store))
 	if r.Lost != 2 || r.DuplicateEffects != 2 || r.Remaining != 1 || r.Published != 6 || r.Outputs != 2 || r.Good() {
 		t.Errorf("%+v", r)
-	}
-}
-
-// The same seed brings the same faults, and every kind of fault is there however few the events.
-func TestPrepare(t *testing.T) {
-	events := testkit.Must(Load(""))
-	ids := func(messages []*message.Message) string {
-		var b strings.Builder
-		for _, msg := range messages {
-			fmt.Fprintf(&b, "%s %d ", msg.UUID, len(msg.Payload))
-		}
-		return b.String()
-	}
-	one, _ := Prepare(events, 7)
-	two, _ := Prepare(events, 7)
-	other, _ := Prepare(events, 8)
-	if ids(one) != ids(two) || ids(one) == ids(other) {
-		t.Error("the seed does not decide")
-	}
-	few, faults := Prepare(events[:3], 1)
-	if len(few) != 6 || len(faults.refusals) != 2 {
-		t.Errorf("%d deliveries, refusals %v", len(few), faults.refusals)
 	}
 }
 

@@ -170,63 +170,6 @@ func TestStreamDeletedUnderWay(t *testing.T) {
 	s.untilAll(got, "b")
 }
 
-// The position of a group outlives its subscribers, and the one that leaves first takes nothing from the others.
-func TestGroupOutlivesItsMembers(t *testing.T) {
-	s := newSite(t)
-	s.create()
-	first, got := s.subscribe()
-	_, other := s.subscribe()
-	s.send("a", "b", "c", "d")
-	testkit.Eventually(t, "the four came", func() bool {
-		n := 0
-		for _, id := range []string{"a", "b", "c", "d"} {
-			n += got.count(id) + other.count(id)
-		}
-		return n == 4
-	})
-	testkit.NoError(t, first.Close())
-	s.send("e")
-	s.untilAll(other, "e")
-	for _, id := range []string{"a", "b", "c", "d"} {
-		if n := got.count(id) + other.count(id); n != 1 {
-			t.Errorf("%q came %d times", id, n)
-		}
-	}
-}
-
-// Promise P3: Close ends the context of what is in hand and waits for it, and then gives back what no handler has got.
-func TestCloseGivesBack(t *testing.T) {
-	s := newSite(t)
-	s.config.MaxAckPending = 10
-	s.create()
-	sub, messages := s.open()
-	s.send("in hand", "b", "c", "d")
-	inHand := <-messages
-	closed := make(chan error, 1)
-	go func() { closed <- sub.Close() }()
-	<-inHand.Context().Done()
-	select {
-	case err := <-closed:
-		t.Errorf("Close returned (%v) with a message in hand", err)
-	default:
-	}
-	inHand.Ack()
-	testkit.NoError(t, <-closed)
-	begun := time.Now()
-	other, got := s.subscribe()
-	s.untilAll(got, "b", "c", "d")
-	if took := time.Since(begun); took > s.config.AckWait/2 {
-		t.Errorf("what no handler had got came after %s", took)
-	}
-	testkit.Eventually(t, "nothing is left", func() bool {
-		left, err := other.Backlog(context.Background(), s.topic)
-		return err == nil && left == 0
-	})
-	if n := got.count("in hand"); n != 0 {
-		t.Errorf("what was acked while the subscriber closed came %d times more", n)
-	}
-}
-
 // Promise P1: a handler that does not settle its message holds up Close for a second, and another subscriber gets the
 // message.
 func TestCloseTakesFromHand(t *testing.T) {

@@ -3,26 +3,19 @@ package columns_test
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -99,48 +92,5 @@ func TestRedisDrainAcksItsLast(t *testing.T) {
 			}
 			return err
 		})
-	}
-}
-
-// Feature R5, sentence K3: two instances, and stages longer than MaxIdleTime. No message is claimed while it waits, so
-// each ends as one letter.
-func TestRedisStagesDoNotMultiply(t *testing.T) {
-	t.Parallel()
-	const maxIdle = 2 * time.Second
-	s := newRedisStory(t, newRedisServer(t).redisBroker)
-	for range 2 {
-		dead, later, outputs := s.broker.publisher(t, s.broker.options()), s.broker.publisher(t, s.broker.options()), s.broker.publisher(t, s.broker.options())
-		t.Cleanup(func() { _ = errors.Join(dead.Close(), later.Close()) })
-		config := spillway.Config{Publisher: dead, Logger: watermill.NopLogger{}}
-		config.Retry.Attempts = 1
-		config.Stages = &stages.Config{
-			Stages: []stages.Stage{{Delay: 3 * time.Second}, {Delay: 5 * time.Second}}, Publisher: later,
-			Subscriber: func(_, group string) (message.Subscriber, error) {
-				return s.broker.subscriber(t, group, maxIdle, s.broker.options()), nil
-			},
-		}
-		ch := testkit.Must(spillway.New(t.Context(), config))
-		sub := s.broker.subscriber(t, s.topic, maxIdle, s.broker.options())
-		testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
-			ch.Attach(router)
-			_, err := ch.Stages().AddHandler(router, "billing", s.topic, sub, s.topic+".out", outputs, func(*message.Message) ([]*message.Message, error) {
-				return nil, classify.Transient(errors.New("not yet"))
-			})
-			testkit.NoError(t, err)
-		})
-	}
-	ids := several("bad", 10)
-	s.send(ids...)
-	testkit.Eventually(t, "each is a letter", func() bool { return len(s.letters()) == len(ids) })
-	time.Sleep(2 * maxIdle) // for what was claimed
-	letters := s.letters()
-	total := 0
-	for n := range maps.Values(letters) {
-		total += n
-	}
-	// One that stands still for longer than maxIdle loses its message to the other instance, as on a busy machine. What
-	// multiplies does so with every message, in every stage.
-	if total < len(ids) || total > len(ids)+len(ids)/4 {
-		t.Errorf("%d messages became %d letters: %v", len(ids), total, letters)
 	}
 }

@@ -130,21 +130,3 @@ func exported(t *testing.T, more ...string) types.Importer {
 	}
 	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
 }
-
-// Go that does not compile is found, with its place.
-func TestGoInMarkdownIsChecked(t *testing.T) {
-	imports := exported(t)
-	for code, want := range map[string]string{
-		"dlc.Attach(router)":                      "",
-		"func f() { dlc.Attach(router) }":         "",
-		"x := dlc.Detach":                         "page.md:7",
-		"dlc, err := spillway.Config{Nothing: 1}": "Nothing",
-		"if {": "page.md:7",
-		"err := errors.New(\"unused is no matter\")": "",
-	} {
-		got := compile(code, "page.md:7", imports)
-		if want == "" && len(got) != 0 || want != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), want)) {
-			t.Errorf("%q: want %q, got %v", code, want, got)
-		}
-	}
-}

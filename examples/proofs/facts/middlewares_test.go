@@ -75,7 +75,7 @@ func TestFactWatermillRepeatsHandlerOfUndeliverableOutput(t *testing.T) {
 
 // Fact, feature R12: Watermill's CircuitBreaker answers with an error while it is open, and its PoisonQueue
 // dead-letters that. So an outage of two messages sets aside every message that comes while the breaker is open, also
-// when the downstream is back. TestMigratingOutage shows that the breaker does not.
+// when the downstream is back. TestHeldMessagesComeAgain shows that the breaker does not.
 func TestFactWatermillBreakerDeadLettersHealthy(t *testing.T) {
 	b, dead := shop.New(t, false), &shop.Outputs{}
 	queue := testkit.Must(wm.PoisonQueue(dead, "poison"))

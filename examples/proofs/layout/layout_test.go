@@ -83,17 +83,13 @@ var clients = []string{"github.com/spf13", "github.com/IBM/sarama", "github.com/
 
 // The rooms are kept by this test: nothing points up, and nothing drags in what it does not exist for.
 func TestLayout(t *testing.T) {
-	out := testkit.Must(
-		exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"/...").Output())
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
+	for name, imports := range listed(t, ".Imports") {
 		floor, known := floorOf(name)
 		if !known {
-			t.Errorf("%s has no floor: give it its place in floors", fields[0])
+			t.Errorf("%s has no floor: give it its place in floors", name)
 			continue
 		}
-		for _, imported := range fields[1:] {
+		for _, imported := range imports {
 			if own, ok := strings.CutPrefix(imported, module); ok {
 				own = strings.TrimPrefix(own, "/")
 				if below, _ := floorOf(own); below > floor {
@@ -117,42 +113,39 @@ var withoutLeaf = []string{
 	"github.com/redis", "github.com/ThreeDotsLabs/watermill-redisstream", "github.com/nats-io", "github.com/ThreeDotsLabs/watermill-nats",
 }
 
-// The library, the suite and the command compile no client that has no leaf.
-func TestOnlyExamplesCompileClientsWithoutLeaf(t *testing.T) {
-	out := testkit.Must(exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"/...").Output())
+// What compiles no client: packages that import no leaf. What has no leaf is compiled by tests, examples and measures
+// alone, and a user of the suite compiles neither a metrics library nor a proxy with a server of its own.
+func TestClientsAreCompiledForLeavesAlone(t *testing.T) {
+	heavy := append([]string{"github.com/Shopify/toxiproxy", "github.com/rs/zerolog"}, clients...)
+	without := map[string][]string{"conformance": heavy}
+	for _, name := range strings.Fields("classify poison middleware middleware/crashlimit redrive redrive/letters " +
+		"redrive/console idempotency delay") {
+		without[name] = clients
+	}
+	without[""] = clients
+	for name, imports := range listed(t, ".Deps") {
+		refused := without[name]
+		if refused == nil && !strings.HasPrefix(name, "examples/") {
+			refused = withoutLeaf
+		}
+		for _, imported := range imports {
+			if slices.ContainsFunc(refused, func(client string) bool { return strings.HasPrefix(imported, client) }) {
+				t.Errorf("%q compiles %s", name, imported)
+			}
+		}
+	}
+}
+
+// listed is what each package imports.
+func listed(t *testing.T, field string) map[string][]string {
+	t.Helper()
+	format := "{{.ImportPath}} {{join " + field + ` " "}}`
+	out := testkit.Must(exec.Command("go", "list", "-f", format, module+"/...").Output())
+	all := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		name := strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")
-		if strings.HasPrefix(name, "examples/") {
-			continue
-		}
-		for _, imported := range fields[1:] {
-			if slices.ContainsFunc(withoutLeaf, func(client string) bool { return strings.HasPrefix(imported, client) }) {
-				t.Errorf("%s compiles %s", fields[0], imported)
-			}
-		}
+		all[strings.TrimPrefix(strings.TrimPrefix(fields[0], module), "/")] = fields[1:]
 	}
-}
-
-// A package that imports no leaf compiles no client.
-func TestOnlyLeavesCompileClients(t *testing.T) {
-	for _, name := range []string{"", "/classify", "/poison", "/middleware", "/redrive", "/redrive/letters", "/redrive/console", "/idempotency", "/middleware/crashlimit", "/delay"} {
-		out := testkit.Must(exec.Command("go", "list", "-deps", module+name).Output())
-		for imported := range strings.Lines(string(out)) {
-			if slices.ContainsFunc(clients, func(client string) bool { return strings.HasPrefix(imported, client) }) {
-				t.Errorf("%s compiles %s", module+name, strings.TrimSpace(imported))
-			}
-		}
-	}
-}
-
-// A user of the suite compiles neither a metrics library nor a proxy with a server of its own, and no client.
-func TestConformanceIsLight(t *testing.T) {
-	out := testkit.Must(exec.Command("go", "list", "-deps", module+"/conformance").Output())
-	heavy := append([]string{"github.com/Shopify/toxiproxy", "github.com/prometheus", "github.com/rs/zerolog"}, clients...)
-	for imported := range strings.Lines(string(out)) {
-		if slices.ContainsFunc(heavy, func(name string) bool { return strings.HasPrefix(imported, name) }) {
-			t.Errorf("conformance compiles %s", strings.TrimSpace(imported))
-		}
-	}
+	testkit.Require(t, len(all) > 50, "%d packages are listed", len(all))
+	return all
 }

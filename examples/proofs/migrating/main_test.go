@@ -2,14 +2,10 @@ package migrating_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
@@ -18,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 func TestMain(m *testing.M) {
@@ -45,38 +40,6 @@ func read(t *testing.T, path string) string {
 	t.Helper()
 	text := testkit.Must(os.ReadFile(path))
 	return string(text)
-}
-
-// Feature R12: the breaker in place of CircuitBreaker. While the downstream is away, messages wait. When it is back,
-// all are handled, and none is a dead letter.
-func TestMigratingOutage(t *testing.T) {
-	b := shop.New(t, false)
-	var away atomic.Bool
-	away.Store(true)
-	opened := make(chan struct{}, 100)
-	ch := b.Channel(func(c *spillway.Config) {
-		c.Breaker = &breaker.Config{Probe: 2 * time.Millisecond, MaxProbe: 10 * time.Millisecond, Hooks: breaker.Hooks{OnChange: func(change breaker.Change) {
-			if change.To == breaker.Open {
-				opened <- struct{}{}
-			}
-		}}}
-	})
-	stop := b.Run(ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-		if away.Load() {
-			return nil, fmt.Errorf("call the ledger: %w", syscall.ECONNREFUSED)
-		}
-		return nil, b.Apply(msg)
-	})
-	defer stop()
-	b.Publish(shop.Numbered(20)...)
-	for range 3 { // after probes, too
-		<-opened
-	}
-	testkit.Check(t, !ch.Health().OK && len(b.Waiting()) == 0, "%+v, %d letters", ch.Health(), len(b.Waiting()))
-	away.Store(false)
-	b.Eventually("all are handled", func() bool { return len(b.Effects()) == 20 })
-	b.Eventually("the guard closes", func() bool { return ch.Health().OK })
-	testkit.Equal(t, "letters", len(b.Waiting()), 0)
 }
 
 // Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before

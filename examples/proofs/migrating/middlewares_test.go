@@ -194,39 +194,66 @@ func (r remembers) IsDuplicate(_ context.Context, key string) (bool, error) {
 	return again, nil
 }
 
-// InstantAck works inside and gives up promise P1: the source is acked before the handler runs. A failure still makes a
-// letter.
-func TestMigratingInstantAck(t *testing.T) {
-	b := shop.New(t, false)
-	var acked atomic.Bool
-	stop := b.Run(inside(b.Channel(), wm.InstantAck), func(msg *message.Message) ([]*message.Message, error) {
-		select {
-		case <-msg.Acked():
-			acked.Store(true)
-		default:
-		}
-		return nil, errors.New("failed")
-	})
-	defer stop()
-	b.Publish(shop.Numbered(1)...)
-	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	attempts := b.Waiting()[0].Letter.Failure.Attempts
-	testkit.Check(t, acked.Load() && attempts == 3, "acked before the handler: %v; %d attempts", acked.Load(), attempts)
-}
-
-// Recoverer must go. Inside, it hides that an error is a panic: the handler panics at each attempt, and the letter does
-// not say panic.
-func TestMigratingRecoverer(t *testing.T) {
-	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.Recoverer}, "without": nil} {
+// A handler that always fails, or panics, with a middleware of Watermill's inside. Recoverer hides that an error is a
+// panic. InstantAck gives up promise P1: the source is acked before the handler runs; a failure still makes a letter.
+// DelayOnError has no effect: each attempt, and the letter, is the message as it arrived. A middleware that measures
+// sees each attempt inside, and outside a success.
+func TestMigratingFailures(t *testing.T) {
+	delays := &wm.DelayOnError{InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
+	for name, row := range map[string]struct {
+		middleware message.HandlerMiddleware
+		panics     bool
+		reason     string
+		attempts   int
+		acked      bool
+	}{
+		"Recoverer":    {wm.Recoverer, true, classify.ReasonUnknownMaxRetries, 3, false},
+		"no Recoverer": {nil, true, classify.ReasonPanic, 1, false},
+		"InstantAck":   {wm.InstantAck, false, classify.ReasonUnknownMaxRetries, 3, true},
+		"DelayOnError": {delays.Middleware, false, classify.ReasonUnknownMaxRetries, 3, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := shop.New(t, false)
-			stop := b.Run(inside(b.Channel(), middlewares...), func(*message.Message) ([]*message.Message, error) { panic("a bug") })
-			defer stop()
+			var out, in atomic.Int32
+			count := func(failures *atomic.Int32) message.HandlerMiddleware {
+				return func(h message.HandlerFunc) message.HandlerFunc {
+					return func(msg *message.Message) ([]*message.Message, error) {
+						produced, err := h(msg)
+						if err != nil {
+							failures.Add(1)
+						}
+						return produced, err
+					}
+				}
+			}
+			ch := b.Channel()
+			stop := b.Run(func(router *message.Router) {
+				outside(ch, count(&out))(router)
+				if router.AddMiddleware(count(&in)); row.middleware != nil {
+					router.AddMiddleware(row.middleware)
+				}
+			}, func(msg *message.Message) ([]*message.Message, error) {
+				acked := false
+				select {
+				case <-msg.Acked():
+					acked = true
+				default:
+				}
+				testkit.Check(t, acked == row.acked && msg.Metadata.Get(wmdelay.DelayedForKey) == "",
+					"acked before its handler: %v, metadata %v", acked, msg.Metadata)
+				if row.panics {
+					panic("a bug")
+				}
+				return nil, errors.New("failed")
+			})
 			b.Publish(shop.Numbered(1)...)
-			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-			failure := b.Waiting()[0].Letter.Failure
-			testkit.Check(t, (failure.Reason != classify.ReasonPanic && failure.Attempts == 3) == (name == "with"),
-				"reason %s, %d attempts", failure.Reason, failure.Attempts)
+			b.Eventually("it is dead-lettered at once", func() bool { return len(b.Waiting()) == 1 })
+			stop()
+			failure, original := b.Waiting()[0].Letter.Failure, b.Waiting()[0].Letter.Original
+			testkit.Check(t, failure.Reason == row.reason && failure.Attempts == row.attempts, "%+v", failure)
+			testkit.Equal(t, "the letter's delay", original.Metadata.Get(wmdelay.DelayedForKey), "")
+			testkit.Check(t, out.Load() == 0 && (row.panics || in.Load() == 3),
+				"failures counted outside: %d, inside: %d", out.Load(), in.Load())
 		})
 	}
 }
@@ -254,46 +281,6 @@ func TestMigratingIgnoreErrors(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A middleware that measures, as that of Watermill's metrics, sees dead-lettered messages as successes outside, and
-// each attempt inside.
-func TestMigratingMetrics(t *testing.T) {
-	b := shop.New(t, false)
-	var out, in atomic.Int32
-	count := func(failures *atomic.Int32) message.HandlerMiddleware {
-		return func(h message.HandlerFunc) message.HandlerFunc {
-			return func(msg *message.Message) ([]*message.Message, error) {
-				produced, err := h(msg)
-				if err != nil {
-					failures.Add(1)
-				}
-				return produced, err
-			}
-		}
-	}
-	ch := b.Channel()
-	stop := b.Run(func(router *message.Router) { outside(ch, count(&out))(router); router.AddMiddleware(count(&in)) },
-		func(*message.Message) ([]*message.Message, error) { return nil, errors.New("failed") })
-	b.Publish(shop.Numbered(1)...)
-	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	stop()
-	testkit.Check(t, out.Load() == 0 && in.Load() == 3,
-		"failures counted outside: %d, inside: %d", out.Load(), in.Load())
-}
-
-// DelayOnError has no effect inside: each attempt, and the letter, is the message as it arrived. Stages take its place.
-func TestMigratingDelayOnError(t *testing.T) {
-	b := shop.New(t, false)
-	delays := &wm.DelayOnError{InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
-	stop := b.Run(inside(b.Channel(), delays.Middleware), func(msg *message.Message) ([]*message.Message, error) {
-		testkit.Equal(t, "an attempt sees the delay of the attempt before", msg.Metadata.Get(wmdelay.DelayedForKey), "")
-		return nil, errors.New("failed")
-	})
-	defer stop()
-	b.Publish(shop.Numbered(1)...)
-	b.Eventually("it is dead-lettered at once", func() bool { return len(b.Waiting()) == 1 })
-	testkit.Equal(t, "the letter", b.Waiting()[0].Letter.Original.Metadata.Get(wmdelay.DelayedForKey), "")
 }
 
 // A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded

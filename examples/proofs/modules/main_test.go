@@ -131,7 +131,8 @@ var users = map[string]struct {
 			"github.com/prometheus/client_golang": "v1.23.0", "github.com/go-sql-driver/mysql": "v1.8.1", "github.com/lib/pq": "v1.10.9",
 		},
 		[]string{
-			own, own + "/redrive/console", own + "/observe/notify", "github.com/jackc/pgx/v5/stdlib", "go.opentelemetry.io/otel", "github.com/redis/go-redis/v9",
+			own, own + "/redrive/console", own + "/observe/notify", own + "/idempotency/pgxstore",
+			"github.com/jackc/pgx/v5/stdlib", "go.opentelemetry.io/otel", "github.com/redis/go-redis/v9",
 			"github.com/prometheus/client_golang/prometheus", "github.com/go-sql-driver/mysql", "github.com/lib/pq",
 		},
 	},
@@ -139,17 +140,16 @@ var users = map[string]struct {
 		map[string]string{"github.com/IBM/sarama": "v1.43.3", "github.com/jackc/pgx/v5": "v5.9.0", "go.opentelemetry.io/otel": "v1.29.0"},
 		[]string{own, own + "/pubsub/wmkafka", "github.com/IBM/sarama", "github.com/jackc/pgx/v5", "go.opentelemetry.io/otel"},
 	},
-	"telemetry": {
-		map[string]string{"go.opentelemetry.io/otel": "v1.34.0", "go.opentelemetry.io/otel/sdk": "v1.34.0", "github.com/jackc/pgx/v5": "v5.9.2", "github.com/redis/go-redis/v9": "v9.7.0"},
-		[]string{own, own + "/observe/telemetry", "go.opentelemetry.io/otel/sdk/trace", "github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9"},
-	},
-	"pgxstore": {
-		map[string]string{"github.com/jackc/pgx/v5": "v5.9.2", "go.opentelemetry.io/otel": "v1.34.0", "github.com/redis/go-redis/v9": "v9.7.0"},
-		[]string{own, own + "/idempotency/pgxstore", "github.com/jackc/pgx/v5/stdlib", "go.opentelemetry.io/otel", "github.com/redis/go-redis/v9"},
-	},
-	"prom": {
-		map[string]string{"github.com/prometheus/client_golang": "v1.23.0", "github.com/jackc/pgx/v5": "v5.9.2", "go.opentelemetry.io/otel": "v1.34.0"},
-		[]string{own, own + "/observe/prom", "github.com/prometheus/client_golang/prometheus", "github.com/jackc/pgx/v5", "go.opentelemetry.io/otel"},
+	"telemetry and prom": {
+		map[string]string{
+			"go.opentelemetry.io/otel": "v1.34.0", "go.opentelemetry.io/otel/sdk": "v1.34.0",
+			"github.com/jackc/pgx/v5": "v5.9.2", "github.com/redis/go-redis/v9": "v9.7.0",
+			"github.com/prometheus/client_golang": "v1.23.0",
+		},
+		[]string{
+			own, own + "/observe/telemetry", own + "/observe/prom", "go.opentelemetry.io/otel/sdk/trace",
+			"github.com/jackc/pgx/v5", "github.com/redis/go-redis/v9", "github.com/prometheus/client_golang/prometheus",
+		},
 	},
 }
 

@@ -128,39 +128,6 @@ func failing(t *testing.T, msg *message.Message, add func(*message.Router, messa
 	return <-found
 }
 
-type ordered struct{ ID string }
-
-// Feature C4: a cqrs processor that does not know the type of an event, with AckOnUnknownEvent false.
-func TestKnowledgeUnknownEvent(t *testing.T) {
-	event := func() *message.Message {
-		msg := message.NewMessage("1", []byte(`{}`))
-		msg.Metadata.Set("name", "no.such, expected Event")
-		return msg
-	}
-	check(t, "EventProcessor", failing(t, event(), func(router *message.Router, sub message.Subscriber) error {
-		p, err := cqrs.NewEventProcessorWithConfig(router, cqrs.EventProcessorConfig{
-			GenerateSubscribeTopic: func(cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
-			SubscriberConstructor:  func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) { return sub, nil },
-			Marshaler:              cqrs.JSONMarshaler{},
-		})
-		if err != nil {
-			return err
-		}
-		return p.AddHandlers(cqrs.NewEventHandler("shop", func(context.Context, *ordered) error { return nil }))
-	}), classify.ClassInvalid)
-	check(t, "EventGroupProcessor", failing(t, event(), func(router *message.Router, sub message.Subscriber) error {
-		p, err := cqrs.NewEventGroupProcessorWithConfig(router, cqrs.EventGroupProcessorConfig{
-			GenerateSubscribeTopic: func(cqrs.EventGroupProcessorGenerateSubscribeTopicParams) (string, error) { return "events", nil },
-			SubscriberConstructor:  func(cqrs.EventGroupProcessorSubscriberConstructorParams) (message.Subscriber, error) { return sub, nil },
-			Marshaler:              cqrs.JSONMarshaler{},
-		})
-		if err != nil {
-			return err
-		}
-		return p.AddHandlersGroup("shop", cqrs.NewGroupEventHandler(func(context.Context, *ordered) error { return nil }))
-	}), classify.ClassInvalid)
-}
-
 // Feature C4: envelopes that the forwarder cannot open.
 func TestKnowledgeForwarder(t *testing.T) {
 	for name, payload := range map[string]string{

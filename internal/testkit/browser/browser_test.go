@@ -18,7 +18,6 @@ const frame = `<!doctype html><html lang="en"><head><title>%[1]s</title><link re
 
 var pages = map[string]string{
 	"/":       `<p><a id="next" href="/next">on</a></p>`,
-	"/next":   `<p id="say">none</p><script>document.getElementById("say").textContent = "script"</script>`,
 	"/bad":    `<img src="x.png"><script>alert("hello"); console.error("wrong"); fetch("http://127.0.0.1:1/far").catch(() => {}); undefined.x</script>`,
 	"/policy": `<script>document.title = "inline"</script>`,
 }
@@ -40,56 +39,9 @@ func serve(t *testing.T) string {
 	return server.URL
 }
 
+// Whatever a page does that it should not is heard, and axe-core is asked.
 func TestBrowser(t *testing.T) {
 	b, url := browser.Start(t), serve(t)
-	t.Run("page", func(t *testing.T) { testPage(t, b, url) })
-	t.Run("trouble", func(t *testing.T) { testTrouble(t, b, url) })
-}
-
-// A page is opened, followed by mouse and by keyboard, read and pictured, with and without script.
-func testPage(t *testing.T, b *browser.Browser, url string) {
-	for _, o := range []browser.Options{{}, {NoScript: true, Dark: true, Width: 320}} {
-		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
-			p := b.Page(t, o)
-			if status := p.Open(url + "/"); status != http.StatusOK || p.Text("h1") != "Page /" {
-				t.Errorf("status %d, %q", status, p.Text("h1"))
-			}
-			if status := p.Follow("#next"); status != http.StatusOK || p.Address() != url+"/next" {
-				t.Errorf("status %d at %s", status, p.Address())
-			}
-			want := "script"
-			if o.NoScript {
-				want = "none"
-			}
-			if got := p.Text("#say"); got != want {
-				t.Errorf("%q, want %q", got, want)
-			}
-			p.Open(url + "/")
-			p.TabTo("#next")
-			if p.FollowKey("\r"); p.Address() != url+"/next" {
-				t.Errorf("the keyboard leads to %s", p.Address())
-			}
-			if o.Width > 0 && browser.Eval[int](p, "innerWidth") != o.Width {
-				t.Errorf("the window is %d wide", browser.Eval[int](p, "innerWidth"))
-			}
-			if got := browser.Eval[string](p, "getComputedStyle(document.body).color"); (got == "rgb(255, 255, 255)") != o.Dark {
-				t.Errorf("text has the colour %s", got)
-			}
-			if picture := p.Shoot(); !strings.HasPrefix(string(picture), "\x89PNG") {
-				t.Errorf("the picture begins with %.8q", picture)
-			}
-			if trouble := p.Trouble(); len(trouble) > 0 {
-				t.Error(trouble)
-			}
-			if status := p.Open(url + "/none"); status != http.StatusNotFound {
-				t.Errorf("status %d", status)
-			}
-		})
-	}
-}
-
-// Whatever a page does that it should not is heard, and axe-core is asked.
-func testTrouble(t *testing.T, b *browser.Browser, url string) {
 	p := b.Page(t, browser.Options{})
 	p.Open(url + "/bad")
 	for _, want := range []string{`dialog: alert "hello"`, `console: "wrong"`, "another host: http://127.0.0.1:1/far", "exception:", "x.png"} {
