@@ -1,122 +1,113 @@
 package wmsql_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-func (b *bench) offsetsTable() string {
-	return b.sql(wsql.DefaultPostgreSQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic), wsql.DefaultMySQLOffsetsAdapter{}.MessagesOffsetsTable(b.topic))
-}
+func restart(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }
 
-// beginAgain lets the numbers begin again, as a restored dump does on PostgreSQL and TRUNCATE does on MariaDB, and
-// publishes n messages at once. It returns the ids of all messages that are in the table.
-func (b *bench) beginAgain(n int) (ids []string) {
-	b.Helper()
-	if b.isPostgres() {
-		// To a new server, ids of the old one are far ahead.
-		const ahead = `(((%[1]s)::text::bigint + 1000000)::text::xid8)`
-		b.exec(`UPDATE ` + b.table(b.topic) + ` SET transaction_id = ` + fmt.Sprintf(ahead, "transaction_id"))
-		b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = ` + fmt.Sprintf(ahead, "last_processed_transaction_id"))
-		b.each(b.topic, func(msg *message.Message) { ids = append(ids, msg.UUID) })
-	} else {
-		b.exec(`TRUNCATE TABLE ` + b.table(b.topic))
-	}
-	batch := []*message.Message{}
+func batchOf(prefix string, n int) (ids []string) {
 	for i := range n {
-		batch = append(batch, message.NewMessage(fmt.Sprintf("new-%d", i), nil))
-		ids = append(ids, batch[i].UUID)
-	}
-	if err := b.pub.Publish(b.topic, batch...); err != nil {
-		b.Fatal(err)
+		ids = append(ids, fmt.Sprintf("%s-%d", prefix, i))
 	}
 	return ids
 }
 
-// Feature P1: a position that cannot be of this table is refused when it is subscribed to and while the subscription
-// runs, however many messages are in the table by then. None is passed over: with RestartIfAhead all of them come.
-func TestPositionAhead(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		for _, n := range []int{0, 5, 25} {
-			for _, running := range []bool{true, false} {
-				t.Run(fmt.Sprintf("%d, running %t", n, running), func(t *testing.T) { //nolint
-					b := *b
-					b.T = t
-					(&b).ahead(n, running)
-				})
-			}
-		}
-	})
+// move adds to transaction ids: of one that is restored into another server they are far ahead.
+func move(column string, by int) string {
+	return fmt.Sprintf(`%[1]s = ((%[1]s::text::bigint + %[2]d)::text::xid8)`, column, by)
 }
 
-func (b *bench) ahead(n int, running bool) {
-	b.topic += fmt.Sprintf(".%d.%t", n, running)
-	if err := b.subscriber().SubscribeInitialize(b.topic); err != nil {
-		b.Fatal(err)
-	}
-	var old []string
-	for i := range 20 {
-		old = append(old, fmt.Sprintf("old-%d", i))
-	}
-	b.publish(old...)
+// handled handles messages, and returns a subscriber that has begun if it is running, and its log.
+func (b *bench) handled(ids []string, running bool) (*wmsql.Subscriber, <-chan *message.Message, *testkit.Log) {
+	b.Helper()
+	b.publish(ids...)
+	b.handle(ids...)
 	log := &testkit.Log{}
-	logged := func(c *wmsql.SubscriberConfig) { c.Logger = log }
-	sub := b.subscriber(logged)
-	messages := b.messages(sub)
-	for range old {
-		(<-messages).Ack()
-	}
-	b.drained()
+	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 	if !running {
-		if err := sub.Close(); err != nil {
-			b.Fatal(err)
-		}
+		return sub, nil, log
 	}
-	ids := b.beginAgain(n)
-	if running {
-		b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
-		select {
-		case msg := <-messages:
-			b.Errorf("%s was delivered, and the messages before it never will be", msg.UUID)
-		default:
-		}
-		if err := sub.Close(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	_, err := b.subscriber().Subscribe(b.Context(), b.topic)
-	if !errors.Is(err, wmsql.ErrPositionAhead) || !strings.Contains(fmt.Sprint(err), "RestartIfAhead") {
-		b.Errorf("subscribed: %v", err)
-	}
-	got := b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true })
-	b.publish("last")
-	found := map[string]int{}
-	for range append(ids, "last") {
-		select {
-		case id := <-got:
-			found[id]++
-		case <-time.After(patience):
-			b.Fatalf("only %d of %d came", len(found), len(ids)+1)
-		}
-	}
-	for _, id := range append(ids, "last") {
-		if found[id] != 1 {
-			b.Errorf("%s came %d times", id, found[id])
-		}
+	return sub, b.messages(sub), log
+}
+
+// handle consumes ids in a subscription that ends then.
+func (b *bench) handle(ids ...string) {
+	b.Helper()
+	sub := b.subscriber()
+	messages := b.messages(sub)
+	for range ids {
+		testkit.Receive(b, "a message", messages).Ack()
 	}
 	b.drained()
-	if _, err := b.subscriber().Subscribe(b.Context(), b.topic); err != nil {
-		b.Errorf("subscribed again: %v", err)
+	testkit.NoError(b, sub.Close())
+}
+
+func (b *bench) refuses(what string) {
+	b.Helper()
+	_, err := b.subscriber().Subscribe(b.Context(), b.topic)
+	testkit.Is(b, err, wmsql.ErrPositionAhead)
+	testkit.Says(b, err, "RestartIfAhead")
+	testkit.Require(b, err != nil, "%s: subscribed", what)
+}
+
+func (b *bench) silent(messages <-chan *message.Message) {
+	b.Helper()
+	select {
+	case msg := <-messages:
+		b.Errorf("%s was delivered, and the messages before it never will be", msg.UUID)
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+// Feature P1: a position that cannot be of this table is refused when it is subscribed to and while the subscription
+// runs, however many messages are in the table by then. None is passed over: with RestartIfAhead all of them come.
+// The numbers begin again, as a restored dump lets them on PostgreSQL and TRUNCATE on MariaDB.
+func TestPositionAhead(t *testing.T) {
+	for _, n := range []int{0, 25} {
+		for _, running := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d, running %t", n, running), func(t *testing.T) {
+				onEach(t, func(t *testing.T, b *bench) {
+					old, fresh := batchOf("old", 20), batchOf("new", n)
+					sub, messages, log := b.handled(old, running)
+					if b.isPostgres() {
+						b.exec(`UPDATE ` + b.table(b.topic) + ` SET ` + move("transaction_id", 1_000_000))
+						b.exec(`UPDATE ` + b.offsetsTable() + ` SET ` +
+							move("last_processed_transaction_id", 1_000_000))
+					} else {
+						b.exec(`TRUNCATE TABLE ` + b.table(b.topic))
+						old = nil
+					}
+					b.publishAtOnce(fresh...)
+					if running {
+						b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
+						b.silent(messages)
+					}
+					testkit.NoError(t, sub.Close())
+					b.refuses("ahead")
+					got := b.consume(restart)
+					b.publish("last")
+					var seen deliveries
+					want := append(append(old, fresh...), "last")
+					for range want {
+						seen.add(testkit.Receive(t, "a message", got))
+					}
+					for _, id := range want {
+						testkit.Equal(t, "deliveries of "+id, seen.get()[id], 1)
+					}
+					b.drained()
+					b.messages(b.subscriber())
+				})
+			})
+		}
 	}
 }
 
@@ -128,21 +119,16 @@ func TestPositionIsGood(t *testing.T) {
 		ids := b.consume(func(c *wmsql.SubscriberConfig) { c.Logger = log })
 		check := func(what string) {
 			t.Helper()
-			if log.Is(wmsql.ErrPositionAhead) {
-				t.Errorf("%s: the running subscription refuses", what)
-			}
+			testkit.Check(t, !log.Is(wmsql.ErrPositionAhead), "%s: the running subscription refuses", what)
 			sub := b.subscriber()
-			if _, err := sub.Subscribe(t.Context(), b.topic); err != nil {
-				t.Errorf("%s: %v", what, err)
-			}
-			if err := sub.Close(); err != nil {
-				t.Error(err)
-			}
+			_, err := sub.Subscribe(t.Context(), b.topic)
+			testkit.Check(t, err == nil, "%s: %v", what, err)
+			testkit.Is(t, sub.Close(), nil)
 		}
+		handled := func(want ...string) { t.Helper(); b.comes(ids, want...); b.drained() }
 		check("nothing was published")
 		b.publish("a", "b", "c", "d")
-		b.comes(ids, "a", "b", "c", "d")
-		b.drained()
+		handled("a", "b", "c", "d")
 		check("all was handled")
 		b.exec(`DELETE FROM ` + b.table(b.topic) + ` WHERE uuid = 'd'`)
 		check("the row of the position is gone")
@@ -154,12 +140,10 @@ func TestPositionIsGood(t *testing.T) {
 			check("the next number is not shown")
 		}
 		b.publish("e", "f")
-		b.comes(ids, "e", "f")
-		b.drained()
+		handled("e", "f")
 		check("new ones have come")
 		b.exec(`UPDATE ` + b.offsetsTable() + ` SET offset_acked = offset_acked - 1`)
-		b.comes(ids, "f")
-		b.drained()
+		handled("f")
 		check("the position was set back")
 		b.exec(`UPDATE ` + b.offsetsTable() + ` SET offset_acked = offset_acked` + b.sql(``, `, offset_consumed = offset_acked`))
 		check("watermill-sql wrote the position")
@@ -171,15 +155,9 @@ func TestPositionIsGood(t *testing.T) {
 // Feature P1: of a restored table whose messages have transaction ids that the server has yet to give out, the position
 // may look good: the messages would wait for a long time, without a word.
 func TestMessagesAhead(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		if !b.isPostgres() {
-			t.Skip("only PostgreSQL has transaction ids")
-		}
-		b.publish("a", "b", "c")
-		b.exec(`UPDATE ` + b.table(b.topic) + ` SET transaction_id = ((transaction_id::text::bigint + 1000000)::text::xid8) WHERE uuid <> 'a'`)
-		if _, err := b.subscriber().Subscribe(context.Background(), b.topic); !errors.Is(err, wmsql.ErrPositionAhead) {
-			t.Errorf("subscribed: %v", err)
-		}
-		b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), "a", "b", "c")
-	})
+	b := on(t, databases.Postgres)
+	b.publish("a", "b", "c")
+	b.exec(`UPDATE ` + b.table(b.topic) + ` SET ` + move("transaction_id", 1_000_000) + ` WHERE uuid <> 'a'`)
+	b.refuses("ahead")
+	b.comes(b.consume(restart), "a", "b", "c")
 }

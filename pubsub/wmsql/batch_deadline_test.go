@@ -2,13 +2,12 @@ package wmsql_test
 
 import (
 	"database/sql"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -40,19 +39,11 @@ func TestBatchOverrun(t *testing.T) {
 			return b.whole(msg)
 		})
 		for range cap(late) {
-			select {
-			case err := <-late:
-				if !errors.Is(err, sql.ErrTxDone) {
-					t.Errorf("a late statement: %v", err)
-				}
-			case <-time.After(patience):
-				t.Fatal("the handler writes on and on")
-			}
+			testkit.Is(t, testkit.Receive(t, "a late statement", late), sql.ErrTxDone)
 		}
 		b.account(ids)
-		if got := seen.get(); got["a"] < 2 || got["slow"] < 2 { // more if a handler takes the machine that long
-			t.Errorf("deliveries %v", got)
-		}
+		got := seen.get() // more if a handler takes the machine that long
+		testkit.Check(t, got["a"] >= 2 && got["slow"] >= 2, "deliveries %v", got)
 	})
 }
 
@@ -84,21 +75,26 @@ func TestBatchOverrunsAlways(t *testing.T) {
 			return b.whole(msg)
 		})
 		b.account(ids, "writes", "hangs", "reads")
-		for id, letters := range b.letters() {
-			if got := seen.get()[id]; letters[0].Failure.Reason != setAside || got != 2 {
-				t.Errorf("%s: reason %q after %d deliveries", id, letters[0].Failure.Reason, got)
-			}
-		}
+		b.wantAside(&seen, 2, "writes", "hangs", "reads")
 		close(hang)
 		stop()
 		b.account(ids, "writes", "hangs", "reads")
 	})
 }
 
+// wantAside checks that messages are set aside after so many deliveries.
+func (b *bench) wantAside(seen *deliveries, n int, ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		testkit.Equal(b, "deliveries of "+id, seen.get()[id], n)
+		testkit.Equal(b, "reason of "+id, b.aside(id), setAside)
+	}
+}
+
 // readSlowly reads more rows than buffers hold, with a pause that outlasts the transaction.
 func (b *bench) readSlowly(msg *message.Message) error {
-	query := b.sql(`SELECT repeat('x', 1000) FROM generate_series(1, 20000)`, `SELECT repeat('x', 1000) FROM seq_1_to_20000`)
-	rows, err := txOf(msg.Context()).Query(query)
+	from := b.sql(`generate_series(1, 20000)`, `seq_1_to_20000`)
+	rows, err := txOf(msg.Context()).Query(`SELECT repeat('x', 1000) FROM ` + from)
 	if err != nil {
 		return err
 	}
@@ -109,10 +105,6 @@ func (b *bench) readSlowly(msg *message.Message) error {
 			time.Sleep(time.Second) // deadline and grace pass meanwhile
 		}
 	}
-	if err := rows.Err(); !errors.Is(err, sql.ErrTxDone) {
-		err = fmt.Errorf("%d rows were read beyond the end: %w", read, err)
-		b.Error(err)
-		return err
-	}
+	testkit.Is(b, rows.Err(), sql.ErrTxDone) // or rows were read beyond the end
 	return rows.Err()
 }

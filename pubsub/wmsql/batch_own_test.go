@@ -43,10 +43,7 @@ func TestBatchOwnAck(t *testing.T) {
 func TestBatchOwnAckRetried(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries
-		var ids []string
-		for i := range 40 {
-			ids = append(ids, fmt.Sprintf("m-%d", i))
-		}
+		ids := batchOf("m", 40)
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
 			if seen.add(msg.UUID) == 1 {
@@ -76,7 +73,8 @@ func TestBatchOwnNack(t *testing.T) {
 		}
 		ids = append(ids, "good", "hangs")
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 200 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		graceful := func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 200 * time.Millisecond }
+		b.run(b.subscriber(oneBatch, graceful), func(msg *message.Message) ([]*message.Message, error) {
 			if n := seen.add(msg.UUID); strings.HasPrefix(msg.UUID, "good") || n > 2 {
 				return b.whole(msg)
 			}
@@ -133,8 +131,7 @@ func TestBatchLeftBehind(t *testing.T) {
 // its key was committed.
 func TestBatchOwnCommitWithoutConnections(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		own := *b
-		own.db = b.open(t)
+		own := b.over(b.kind.Open(t, b.address))
 		own.db.SetMaxOpenConns(1)
 		var seen deliveries
 		b.publish("a")

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -18,9 +19,8 @@ func TestBatchAcked(t *testing.T) {
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
-			if seen := len(b.effects()) + len(b.outputs()) + 3 - b.backlog(b.topic, ""); seen != 0 {
-				t.Errorf("in the handler of %s: effects %v, outputs %v are there already", msg.UUID, b.effects(), b.outputs())
-			}
+			seen := len(b.effects()) + len(b.outputs()) + 3 - b.backlog(b.topic, "")
+			testkit.Equal(t, "what others see in the handler of "+msg.UUID, seen, 0)
 			return b.whole(msg)
 		})
 		b.account(ids)
@@ -67,9 +67,9 @@ func TestBatchNacked(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if at = append(at, time.Now()); len(at) > 1 { // it waited; what came before it did not
-				if effects := b.effects(); len(effects) != 1 || len(effects["a"]) != 2 {
-					t.Errorf("delivery %d: effects %v", len(at), effects)
-				}
+				effects := b.effects()
+				testkit.Check(t, len(effects) == 1 && len(effects["a"]) == 2, "delivery %d: effects %v", len(at),
+					effects)
 			}
 			if len(at) == 3 {
 				return outs, nil
@@ -81,9 +81,7 @@ func TestBatchNacked(t *testing.T) {
 		})
 		b.account(ids)
 		for i, want := 1, backoff; i < len(at); i, want = i+1, 2*want {
-			if d := at[i].Sub(at[i-1]); d < want {
-				t.Errorf("delivery %d came after %s", i+1, d)
-			}
+			testkit.Check(t, at[i].Sub(at[i-1]) >= want, "delivery %d came after %s", i+1, at[i].Sub(at[i-1]))
 		}
 	})
 }
@@ -93,17 +91,11 @@ func TestOwnSavepoint(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
 			tx := txOf(msg.Context())
-			if _, err := tx.Exec(`SAVEPOINT mine`); err != nil {
-				return nil, err
-			}
-			if err := errors.Join(b.write(msg, "one"), b.write(msg, "two")); err != nil {
-				return nil, err
-			}
-			if _, err := tx.Exec(`INSERT INTO nowhere VALUES (1)`); err == nil {
-				t.Error("there is a table nowhere")
-			}
-			if _, err := tx.Exec(`ROLLBACK TO SAVEPOINT mine`); err != nil {
-				return nil, err
+			_, err := tx.Exec(`SAVEPOINT mine`)
+			err = errors.Join(err, b.write(msg, "one"), b.write(msg, "two"))
+			testkit.Check(t, testkit.Err(tx.Exec(`INSERT INTO nowhere VALUES (1)`)) != nil, "there is a table nowhere")
+			if _, also := tx.Exec(`ROLLBACK TO SAVEPOINT mine`); err != nil || also != nil {
+				return nil, errors.Join(err, also)
 			}
 			return b.whole(msg)
 		})

@@ -2,7 +2,6 @@ package wmsql_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -32,9 +32,7 @@ func differs(got, want *message.Message) string {
 // through publishes messages and takes them again.
 func (b *bench) through(messages ...*message.Message) []*message.Message {
 	b.Helper()
-	if err := b.pub.Publish(b.topic, messages...); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, b.pub.Publish(b.topic, messages...))
 	return b.take(b.topic, len(messages))
 }
 
@@ -69,9 +67,7 @@ func TestMessageSurvives(t *testing.T) {
 	}
 	onEach(t, func(t *testing.T, b *bench) {
 		for i, got := range b.through(sent...) {
-			if d := differs(got, sent[i]); d != "" {
-				t.Errorf("%d: %s", i, d)
-			}
+			testkit.Equal(t, fmt.Sprint("message ", i), differs(got, sent[i]), "")
 		}
 	})
 }
@@ -83,15 +79,10 @@ func TestMessageSurvivesProperty(t *testing.T) {
 		stock := b.stockPublisher(b.stockSchema())
 		ours := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.PollInterval = time.Millisecond }))
 		theirs := b.messages(b.stockSubscriber(wsql.SubscriberConfig{ConsumerGroup: "stock", PollInterval: time.Millisecond}))
-		next := func(t *rapid.T, messages <-chan *message.Message) *message.Message {
-			select {
-			case msg := <-messages:
-				msg.Ack()
-				return msg
-			case <-time.After(patience):
-				t.Fatal("nothing came")
-				return nil
-			}
+		next := func(messages <-chan *message.Message) *message.Message {
+			msg := testkit.Receive(t, "the message", messages)
+			msg.Ack()
+			return msg
 		}
 		rapid.Check(t, func(t *rapid.T) {
 			msg, plain := drawMessage(t)
@@ -99,16 +90,10 @@ func TestMessageSurvivesProperty(t *testing.T) {
 			if plain && rapid.Bool().Draw(t, "stock publishes") {
 				pub = stock
 			}
-			if err := pub.Publish(b.topic, msg); err != nil {
-				t.Fatal(err)
-			}
-			read, readByStock := next(t, ours), next(t, theirs)
-			if d := differs(read, msg); d != "" {
-				t.Fatal(d)
-			}
-			if d := differs(readByStock, msg); d != "" && plain {
-				t.Fatal("by stock: ", d)
-			}
+			testkit.NoError(t, pub.Publish(b.topic, msg))
+			read, byStock := differs(next(ours), msg), differs(next(theirs), msg)
+			testkit.Require(t, read == "", "%s", read)
+			testkit.Require(t, byStock == "" || !plain, "by stock: %s", byStock)
 		})
 	})
 }
@@ -134,34 +119,11 @@ func TestForgedCarried(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		stock := b.stockPublisher(b.stockSchema())
 		for i, value := range []string{`{"id":"admin"}`, `{`, `{}`, `null`, `{"id-b64":"/w=="}`, `{"metadata-b64":[["*","*"]]}`} {
-			if err := stock.Publish(b.topic, with(fmt.Sprint(i), message.Metadata{wmsql.KeyCarried: value}, []byte("x"))); err != nil {
-				t.Fatal(err)
-			}
+			msg := with(fmt.Sprint(i), message.Metadata{wmsql.KeyCarried: value}, []byte("x"))
+			testkit.NoError(t, stock.Publish(b.topic, msg))
 		}
 		for i, msg := range b.take(b.topic, 6) {
-			if msg.UUID != fmt.Sprint(i) || len(msg.Metadata) != 1 {
-				t.Errorf("%q %q", msg.UUID, msg.Metadata)
-			}
-		}
-	})
-}
-
-// The row of a long id is as good as the message for who reads the table alone: the same hash for the same id, and the
-// id as text.
-func TestCarriedIsReadable(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		id := strings.Repeat("order 17 of customer ü ", 3)
-		b.through(with(id, nil, nil), with(id, nil, nil))
-		rows := map[string]int{}
-		b.each(b.topic, func(msg *message.Message) {
-			var carried struct{ ID string }
-			if err := json.Unmarshal([]byte(msg.Metadata[wmsql.KeyCarried]), &carried); err != nil || carried.ID != id {
-				t.Errorf("%q, %v", msg.Metadata, err)
-			}
-			rows[msg.UUID]++
-		})
-		if len(rows) != 1 {
-			t.Errorf("ids %v", rows)
+			testkit.Check(t, msg.UUID == fmt.Sprint(i) && len(msg.Metadata) == 1, "%q %q", msg.UUID, msg.Metadata)
 		}
 	})
 }

@@ -17,22 +17,14 @@ func TestCloseCampaign(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		random, rounds := testkit.Random(t), testkit.Campaign(t, 40)
 		var ids []string
-		publish := func() {
-			var batch []*message.Message
-			for range 100 {
-				ids = append(ids, fmt.Sprintf("m-%d", len(ids)))
-				batch = append(batch, message.NewMessage(ids[len(ids)-1], nil))
-			}
-			if err := b.pub.Publish(b.topic, batch...); err != nil {
-				t.Fatal(err)
-			}
-		}
 		var begun, busy atomic.Int32
 		var seen deliveries
 		inHandler, most := 0, 0
 		for round := range rounds {
 			if b.backlog(b.topic, "") < 50 {
-				publish()
+				more := batchOf(fmt.Sprint("m-", round), 100)
+				b.publishAtOnce(more...)
+				ids = append(ids, more...)
 			}
 			grace := time.Duration(random.IntN(6)) * time.Millisecond
 			pause := time.Duration(random.IntN(8)) * time.Millisecond
@@ -60,9 +52,7 @@ func TestCloseCampaign(t *testing.T) {
 			if busy.Load() > 0 {
 				inHandler++
 			}
-			if err := sub.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, sub.Close(), nil)
 			stop()
 		}
 		left := b.backlog(b.topic, "")
@@ -75,8 +65,6 @@ func TestCloseCampaign(t *testing.T) {
 		}
 		t.Logf("%d closes, %d in the middle of a handler; %d messages, %d of them left for the end, %d deliveries came again, one message %d times",
 			rounds, inHandler, len(ids), left, again, most)
-		if again == 0 {
-			t.Error("no close was in the middle of something")
-		}
+		testkit.Check(t, again != 0, "no close was in the middle of something")
 	})
 }

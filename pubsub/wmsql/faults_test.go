@@ -1,31 +1,67 @@
 package wmsql_test
 
 import (
-	"fmt"
+	"bytes"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
+// cutting is what becomes of the next COMMIT: it arrives, and its answer does not, or neither does.
+var cutting atomic.Int32
+
+const (
+	notCutting int32 = iota
+	cutRequest
+	cutAnswer
+	holdAnswer // for ever
+	cutNow     // the COMMIT is through: what the server says next is its answer
+	holdNow
+)
+
+// watchCommits lets cutting decide what becomes of a COMMIT and of its answer.
+func watchCommits(p *faultproxy.Proxy) {
+	p.Watch(func(said []byte) faultproxy.Verdict {
+		said = bytes.ToLower(said)
+		if !bytes.Contains(said, []byte("commit")) || bytes.Contains(said, []byte("read committed")) {
+			return faultproxy.Pass
+		}
+		if cutting.CompareAndSwap(cutRequest, notCutting) {
+			return faultproxy.Close
+		}
+		cutting.CompareAndSwap(cutAnswer, cutNow)
+		cutting.CompareAndSwap(holdAnswer, holdNow)
+		return faultproxy.Pass
+	}, func([]byte) faultproxy.Verdict {
+		if cutting.CompareAndSwap(cutNow, notCutting) {
+			return faultproxy.Close
+		}
+		if cutting.CompareAndSwap(holdNow, notCutting) {
+			return faultproxy.Hold
+		}
+		return faultproxy.Pass
+	})
+}
+
 // The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
 // positions knows which, and no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
+	inTurn(t, func(t *testing.T, b *bench) {
 		random, rounds := testkit.Random(t), testkit.Campaign(t, 10)
-		through, proxy := b.over(s)
+		through, proxy := b.behind()
 		watchCommits(proxy)
-		var ids []string
-		for i := range 10 * rounds {
-			ids = append(ids, fmt.Sprintf("m-%d", i))
-		}
+		ids := batchOf("m", 10*rounds)
 		b.publish(ids...)
 		var seen deliveries
 		begin := make(chan struct{}) // once the first commit is sure to be cut
-		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.MaxNackBackoff(c) = 10 * time.Millisecond }), func(msg *message.Message) ([]*message.Message, error) {
+		soon := func(c *wmsql.SubscriberConfig) { *wmsql.MaxNackBackoff(c) = 10 * time.Millisecond }
+		through.run(through.subscriber(soon), func(msg *message.Message) ([]*message.Message, error) {
 			<-begin
 			seen.add(msg.UUID)
 			time.Sleep(time.Millisecond)
@@ -56,9 +92,8 @@ func TestCommitAnswerLost(t *testing.T) {
 			again += n - 1
 		}
 		t.Logf("%d messages, %d commits lost, %d answers lost, %d messages came again", len(ids), lost[cutRequest], lost[cutAnswer], again)
-		if lost[cutRequest]+lost[cutAnswer] == 0 || again == 0 && lost[cutRequest] > 0 {
-			t.Error("no commit was cut, or no message of a lost commit came again: the test shows nothing")
-		}
+		testkit.Check(t, lost[cutRequest]+lost[cutAnswer] != 0 && (again != 0 || lost[cutRequest] <= 0),
+			"no commit was cut, or no message of a lost commit came again: the test shows nothing")
 	})
 }
 
@@ -66,8 +101,8 @@ func TestCommitAnswerLost(t *testing.T) {
 func TestHalfOpen(t *testing.T) {
 	for _, where := range []string{"in a statement", "at the commit"} {
 		t.Run(where, func(t *testing.T) {
-			onServers(t, func(t *testing.T, b *bench, s server) {
-				through, proxy := b.over(s)
+			inTurn(t, func(t *testing.T, b *bench) {
+				through, proxy := b.behind()
 				b.publish("a")
 				busy, stuck := make(chan struct{}), make(chan struct{})
 				sub := through.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.SettleGrace(c) = 300 * time.Millisecond })
@@ -87,20 +122,9 @@ func TestHalfOpen(t *testing.T) {
 				if where != "in a statement" {
 					b.until("it commits", func() bool { return cutting.Load() == notCutting })
 				}
-				closed := make(chan struct{})
-				go func() {
-					defer close(closed)
-					if err := sub.Close(); err != nil {
-						t.Error(err)
-					}
-				}()
-				select {
-				case <-closed:
-				case <-time.After(patience):
-					t.Error("Close waits for a server that does not answer")
-				}
+				defer proxy.Heal()
+				testkit.Within(t, "Close, of a server that does not answer", func() { testkit.Is(t, sub.Close(), nil) })
 				proxy.Heal()
-				<-closed
 				stop()
 				b.run(b.subscriber(), b.whole)
 				b.account([]string{"a"})

@@ -19,9 +19,7 @@ func TestBatchEndsWithFirst(t *testing.T) {
 		b.publish(ids...)
 		left := map[string]int{"a": 3, "b": 2, "c": 2}
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
-			if n := b.backlog(b.topic, ""); n != left[msg.UUID] {
-				t.Errorf("in the handler of %s %d messages are not committed, not %d", msg.UUID, n, left[msg.UUID])
-			}
+			testkit.Equal(t, "not committed in the handler of "+msg.UUID, b.backlog(b.topic, ""), left[msg.UUID])
 			if msg.UUID == "a" {
 				placing.First(msg.Context())
 			}
@@ -34,8 +32,8 @@ func TestBatchEndsWithFirst(t *testing.T) {
 // Feature O5: an outage of the database is one Error line of the subscriber when it begins, however often it tries, and
 // one Info line when it ends.
 func TestConsumeFailedLines(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		through, proxy := b.over(s)
+	inTurn(t, func(t *testing.T, b *bench) {
+		through, proxy := b.behind()
 		log := &testkit.Log{}
 		lines := func(level watermill.LogLevel, event string) (n int) {
 			for _, line := range log.Lines(level, "") {
@@ -58,8 +56,6 @@ func TestConsumeFailedLines(t *testing.T) {
 		b.publish("b")
 		b.account([]string{"a", "b"})
 		b.until("the end has a line", func() bool { return lines(watermill.InfoLogLevel, "consume_goes_on") > 0 })
-		if n := lines(watermill.ErrorLogLevel, "consume_failed"); n != 1 {
-			t.Errorf("%d lines of one outage", n)
-		}
+		testkit.Equal(t, "lines of one outage", lines(watermill.ErrorLogLevel, "consume_failed"), 1)
 	})
 }

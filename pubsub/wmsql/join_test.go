@@ -3,7 +3,7 @@ package wmsql_test
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -20,16 +21,11 @@ import (
 // construction.
 func TestJoin(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		if _, err := wmsql.Join(t.Context(), nil, shop); err == nil {
-			t.Error("a store of no subscriber is accepted")
-		}
+		testkit.Check(t, testkit.Err(wmsql.Join(t.Context(), nil, shop)) != nil, "a store of no subscriber is accepted")
 		sub := b.subscriber()
-		if _, err := wmsql.Join(t.Context(), sub, ""); err == nil || !strings.Contains(err.Error(), "Service") {
-			t.Errorf("a store of no service is accepted: %v", err)
-		}
-		if first, second := b.join(sub), b.join(sub); first != second {
-			t.Error("two stores of one subscriber are not the same: a claim would not know that it is inside of itself")
-		}
+		testkit.Says(t, testkit.Err(wmsql.Join(t.Context(), sub, "")), "Service")
+		testkit.Check(t, b.join(sub) == b.join(sub),
+			"two stores of one subscriber are not the same: a claim would not know that it is inside of itself")
 	})
 }
 
@@ -39,47 +35,33 @@ func TestOtherSource(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		channel := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 		sub := b.subscriber()
+		keys := b.join(sub)
 		var runs deliveries
 		var duplicates atomic.Int32
-		dlc, err := spillway.New(t.Context(), spillway.Config{Publisher: b.pub, Idempotency: b.join(sub), Receiver: &idempotency.ReceiverConfig{
-			AnyPayload: true, // a table may write JSON in a way of its own
-			Hooks:      idempotency.Hooks{OnDuplicate: func(context.Context, idempotency.Key) { duplicates.Add(1) }},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		handle := dlc.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-			runs.add(msg.UUID)
-			return nil, b.write(msg, "effect")
-		})
-		b.publish("both", "table")
-		for _, id := range []string{"both", "memory"} {
-			if err := channel.Publish(b.topic, message.NewMessage(id, nil)); err != nil {
-				t.Fatal(err)
+		received := func(c *spillway.Config) {
+			c.Receiver = &idempotency.ReceiverConfig{
+				AnyPayload: true, // a table may write JSON in a way of its own
+				Hooks: idempotency.Hooks{OnDuplicate: func(context.Context,
+					idempotency.Key) {
+					duplicates.Add(1)
+				}},
 			}
 		}
-		router, err := message.NewRouter(message.RouterConfig{}, nil)
-		if err != nil {
-			t.Fatal(err)
+		handle := func(msg *message.Message) ([]*message.Message, error) {
+			runs.add(msg.UUID)
+			return nil, b.write(msg, "effect")
 		}
-		router.AddConsumerHandler("billing", b.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
-		done := make(chan error, 1)
-		go func() { done <- router.Run(t.Context()) }()
+		b.publish("both", "table")
+		for _, id := range []string{"both", "memory"} {
+			testkit.NoError(t, channel.Publish(b.topic, message.NewMessage(id, nil)))
+		}
+		stop := b.runFrom(sub, keys, handle, received)
 		b.drained()
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			t.Error(err)
-		}
-		if router, err = message.NewRouter(message.RouterConfig{}, nil); err != nil {
-			t.Fatal(err)
-		}
-		router.AddConsumerHandler("billing", b.topic, channel, func(msg *message.Message) error { _, err := handle(msg); return err })
-		go func() { done <- router.Run(t.Context()) }()
+		stop()
+		b.runFrom(channel, keys, handle, received)
 		b.until("all are handled", func() bool { return len(b.effects()["memory"]) == 1 && duplicates.Load() == 1 })
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			t.Error(err)
-		}
-		if got := runs.get(); got["both"] != 1 || got["table"] != 1 || got["memory"] != 1 {
-			t.Errorf("%v", got)
+		for _, id := range []string{"both", "table", "memory"} {
+			testkit.Equal(t, "runs of "+id, runs.get()[id], 1)
 		}
 	})
 }
@@ -87,10 +69,7 @@ func TestOtherSource(t *testing.T) {
 // A store joined to a subscriber of another pool claims in its own database, not in the transaction.
 func TestJoinOfAnotherPool(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		other, err := wmsql.NewSubscriber(t.Context(), b.open(t), wmsql.SubscriberConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := testkit.Must(wmsql.NewSubscriber(t.Context(), b.kind.Open(t, b.address), wmsql.SubscriberConfig{}))
 		store := b.join(other)
 		b.publish("a")
 		var runs deliveries
@@ -110,9 +89,9 @@ func TestJoinOfAnotherPool(t *testing.T) {
 			}}}
 		})
 		b.drained()
-		if effects := b.effects(); len(effects["a"]) != 1 || runs.get()["a"] != 2 || !seen.Load() {
-			t.Errorf("effects %v, runs %v, committed by itself: %t", effects, runs.get(), seen.Load())
-		}
+		effects := b.effects()
+		testkit.Check(t, len(effects["a"]) == 1 && runs.get()["a"] == 2 && seen.Load(),
+			"effects %v, runs %v, committed by itself: %t", effects, runs.get(), seen.Load())
 	})
 }
 
@@ -131,9 +110,7 @@ func TestClaimInsideClaim(t *testing.T) {
 			if err := errors.Join(insert(inner.Tx(), "x", "effect"), inner.Commit(nil), inner.Release()); err != nil {
 				return nil, err
 			}
-			if len(b.effects()["x"]) != 1 {
-				t.Error("it is in the transaction of the handler's message")
-			}
+			testkit.Check(t, len(b.effects()["x"]) == 1, "it is in the transaction of the handler's message")
 			return b.whole(msg)
 		})
 		b.until("it is handled", func() bool { return len(b.effects()["a"]) == 2 })
@@ -143,8 +120,8 @@ func TestClaimInsideClaim(t *testing.T) {
 // Decision 8: a duplicate waits for the transaction of another consumer, and is absorbed with the outputs that were
 // recorded there, or applied where that is undone.
 func TestJoinedDuplicateWaits(t *testing.T) {
-	for name, fails := range map[string]bool{"commits": false, "is undone": true} {
-		t.Run(name, func(t *testing.T) {
+	for want, fails := range map[int]bool{1: false, 2: true} {
+		t.Run(fmt.Sprintf("fails %t", fails), func(t *testing.T) {
 			t.Parallel()
 			onEach(t, func(t *testing.T, b *bench) {
 				holds, waits := make(chan struct{}), make(chan struct{})
@@ -171,35 +148,20 @@ func TestJoinedDuplicateWaits(t *testing.T) {
 				<-holds
 				sub := b.subscriber()
 				other.run(sub, handle, once)
-				b.until("the duplicate waits", b.waits)
+				b.until("the duplicate waits", func() bool {
+					return b.waits(`%spillway_keys%`,
+						`INSERT INTO spillway_keys%`)
+				})
 				release()
 				b.drained()
 				other.drained()
-				want := 1
-				if fails {
-					want = 2
-				}
-				if effects := b.effects(); len(effects["same"]) != 2 || runs.get()["same"] != want {
-					t.Errorf("effects %v, runs %v", effects, runs.get())
-				}
-				if outs, letters := b.outputs()["same"], len(b.letters()["same"]); outs+letters != 2 {
-					t.Errorf("%d outputs, %d letters", outs, letters) // the duplicate replays what was recorded
-				}
+				testkit.Equal(t, "effects", len(b.effects()["same"]), 2)
+				testkit.Equal(t, "runs", runs.get()["same"], want)
+				// The duplicate replays what was recorded.
+				testkit.Equal(t, "outputs and letters", b.outputs()["same"]+len(b.letters()["same"]), 2)
 			})
 		})
 	}
-}
-
-// waits reports whether any connection of the test's database waits for another's lock.
-func (b *bench) waits() bool {
-	b.Helper()
-	var n int
-	err := b.db.QueryRow(b.sql(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%spillway_keys%' AND datname = current_database()`,
-		`SELECT count(*) FROM information_schema.processlist WHERE db = database() AND info LIKE 'INSERT INTO spillway_keys%' AND time_ms > 50`)).Scan(&n)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return n > 0
 }
 
 // Decision 8: a key committed while its message waits in a batch is found, and the message absorbed.
@@ -213,8 +175,8 @@ func TestKeyCommittedMeanwhile(t *testing.T) {
 			return b.whole(msg)
 		})
 		b.drained()
-		if effects, letters := b.effects(), b.letters(); len(effects) != 2 || effects["second"] != nil || len(letters) != 0 {
-			t.Errorf("effects %v, letters %v", effects, letters)
-		}
+		effects, letters := b.effects(), b.letters()
+		testkit.Check(t, len(effects) == 2 && effects["second"] == nil && len(letters) == 0, "effects %v, letters %v",
+			effects, letters)
 	})
 }

@@ -2,59 +2,34 @@ package wmsql_test
 
 import (
 	"context"
-	"errors"
 	"maps"
-	"strings"
 	"testing"
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// A table whose name is no topic is passed by, and never becomes SQL.
+// A table whose name is no topic is passed by, and never becomes SQL. One that cannot be read is an error that names
+// it, beside what the others hold.
 func TestListWaitingOfHostileTables(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		quote := "`"
-		if b.isPostgres() {
-			quote = `"`
-		}
+		quote := b.sql(`"`, "`")
 		for _, name := range []string{b.topic + `.a b`, b.topic + `.'; DROP TABLE effects; --`} {
 			table := quote + `watermill_` + name + quote
-			_, err := b.db.Exec(`CREATE TABLE ` + table + ` (payload INT)`)
-			if err == nil {
-				_, err = b.db.Exec(`INSERT INTO ` + table + ` VALUES (1)`)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.exec(`CREATE TABLE ` + table + ` (payload INT)`)
+			b.exec(`INSERT INTO ` + table + ` VALUES (1)`)
 		}
 		b.publish("1")
-		if found, err := b.pub.ListWaiting(t.Context(), b.topic); err != nil || !maps.Equal(found, map[string]int{b.topic: 1}) {
-			t.Errorf("%v, %v", found, err)
-		}
-		b.effects()
-	})
-}
-
-// One table that cannot be read is an error that names it, beside what the others hold.
-func TestListWaitingPartly(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		b.publish("1")
-		quote := "`"
-		if b.isPostgres() {
-			quote = `"`
-		}
-		if _, err := b.db.Exec(`CREATE TABLE ` + quote + `watermill_` + b.topic + `.strange` + quote + ` (payload INT)`); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.subscriber().SubscribeInitialize(b.topic + ".strange"); err != nil { // which leaves the table as it is
-			t.Fatal(err)
-		}
 		found, err := b.pub.ListWaiting(t.Context(), b.topic)
-		if err == nil || !strings.Contains(err.Error(), b.topic+".strange") || !maps.Equal(found, map[string]int{b.topic: 1}) {
-			t.Errorf("%v, %v", found, err)
-		}
+		testkit.Check(t, err == nil && maps.Equal(found, map[string]int{b.topic: 1}), "%v, %v", found, err)
+		b.effects()
+		b.exec(`CREATE TABLE ` + b.table(b.topic+".strange") + ` (payload INT)`)
+		testkit.NoError(t, b.subscriber().SubscribeInitialize(b.topic+".strange")) // which leaves the table as it is
+		found, err = b.pub.ListWaiting(t.Context(), b.topic)
+		testkit.Says(t, err, b.topic+".strange")
+		testkit.Check(t, maps.Equal(found, map[string]int{b.topic: 1}), "%v", found)
 	})
 }
 
@@ -63,31 +38,19 @@ func TestListWaitingErrors(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.pub.ListWaiting(ended, b.topic); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), b.topic) {
-			t.Error(err)
+		_, err := b.pub.ListWaiting(ended, b.topic)
+		testkit.Is(t, err, context.Canceled)
+		testkit.Says(t, err, b.topic)
+		named := func(topic string) string { return b.sql(`"`, "`") + topic + `_messages` + b.sql(`"`, "`") }
+		ownNames := wsql.SchemaAdapter(wsql.DefaultMySQLSchema{GenerateMessagesTableName: named})
+		if b.isPostgres() {
+			ownNames = wsql.DefaultPostgreSQLSchema{GenerateMessagesTableName: named}
 		}
-		for name, schema := range map[string]wsql.SchemaAdapter{"embedded": b.embedded(), "own names": b.ownNames()} {
-			pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{Schema: schema})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := pub.ListWaiting(t.Context(), b.topic); err == nil {
-				t.Errorf("%s: no error", name)
-			}
+		for says, schema := range map[string]wsql.SchemaAdapter{"own": b.embedded(), "does not end": ownNames} {
+			pub := testkit.Must(wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{Schema: schema}))
+			testkit.Says(t, testkit.Err(pub.ListWaiting(t.Context(), b.topic)), says)
 		}
-		if err := b.pub.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := b.pub.ListWaiting(t.Context(), b.topic); !errors.Is(err, wmsql.ErrClosed) {
-			t.Error(err)
-		}
+		testkit.Is(t, b.pub.Close(), nil)
+		testkit.Is(t, testkit.Err(b.pub.ListWaiting(t.Context(), b.topic)), wmsql.ErrClosed)
 	})
-}
-
-// ownNames is a schema whose tables' names do not end with the topic.
-func (b *bench) ownNames() wsql.SchemaAdapter {
-	if b.isPostgres() {
-		return wsql.DefaultPostgreSQLSchema{GenerateMessagesTableName: func(topic string) string { return `"` + topic + `_messages"` }}
-	}
-	return wsql.DefaultMySQLSchema{GenerateMessagesTableName: func(topic string) string { return "`" + topic + "_messages`" }}
 }

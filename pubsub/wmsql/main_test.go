@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,67 +14,84 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"))
+	const watches = "github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(watches))
 }
 
 const patience = testkit.Patience
 
 // onEach runs a test on both kinds of databases at the same time.
 func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
-	t.Run("postgres", func(t *testing.T) {
-		t.Parallel()
-		address := postgrestest.Schema(t)
-		test(t, newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) }))
-	})
-	t.Run("mariadb", func(t *testing.T) {
-		t.Parallel()
-		dsn := mysqltest.Database(t)
-		test(t, newBench(t, func(t testing.TB) *sql.DB { return mysqltest.Open(t, dsn) }))
-	})
+	inTurn(t, func(t *testing.T, b *bench) { t.Parallel(); test(t, b) })
 }
+
+// inTurn runs a test on one kind of database after the other.
+func inTurn(t *testing.T, test func(t *testing.T, b *bench)) {
+	for _, d := range databases.All[1:] {
+		t.Run(d.Name, func(t *testing.T) { test(t, newBench(t, d, d.Create(t))) })
+	}
+}
+
+func on(t *testing.T, d databases.Database) *bench { return newBench(t, d, d.Create(t)) }
 
 // bench is a database with a topic, a topic for outputs, and a table of effects.
 type bench struct {
 	*testing.T
-	open        func(testing.TB) *sql.DB // another pool on the same database
+	kind        databases.Database
+	address     string
 	db          *sql.DB
 	topic, outs string
 	pub         *wmsql.Publisher
 }
 
-func newBench(t *testing.T, open func(testing.TB) *sql.DB) *bench {
+func newBench(t *testing.T, kind databases.Database, address string) *bench {
 	t.Helper()
 	name := "t-" + strings.ToLower(rand.Text()[:8])
-	b := &bench{T: t, open: open, db: open(t), topic: name, outs: name + ".out"}
-	if _, err := b.db.Exec(`CREATE TABLE effects (id VARCHAR(255) NOT NULL, step VARCHAR(40) NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
+	b := &bench{T: t, kind: kind, address: address, db: kind.Open(t, address), topic: name, outs: name + ".out"}
+	b.exec(`CREATE TABLE effects (id VARCHAR(255) NOT NULL, step VARCHAR(40) NOT NULL)`)
 	b.pub = b.publisher()
-	if err := b.subscriber().SubscribeInitialize(b.topic); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.pub.InitializeTopics(b.outs); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, b.subscriber().SubscribeInitialize(b.topic))
+	testkit.NoError(t, b.pub.InitializeTopics(b.outs))
 	return b
+}
+
+// over is the bench for handlers whose pool is db; b itself still sees the database directly.
+func (b *bench) over(db *sql.DB) *bench {
+	other := *b
+	other.db = db
+	other.pub = other.publisher()
+	return &other
+}
+
+// behind is the bench for handlers whose pool goes through a proxy.
+func (b *bench) behind() (*bench, *faultproxy.Proxy) {
+	b.Helper()
+	db, proxy := b.kind.Behind(b, b.address)
+	return b.over(db), proxy
+}
+
+// beside is a bench on another topic of the same database.
+func (b *bench) beside() *bench {
+	b.Helper()
+	other := *b
+	other.topic, other.outs = b.topic+".x", b.topic+".x.out"
+	testkit.NoError(b, b.subscriber().SubscribeInitialize(other.topic))
+	testkit.NoError(b, b.pub.InitializeTopics(other.outs))
+	return &other
 }
 
 func (b *bench) publisher() *wmsql.Publisher {
 	b.Helper()
-	pub, err := wmsql.NewPublisher(b.Context(), b.db, wmsql.PublisherConfig{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return pub
+	return testkit.Must(wmsql.NewPublisher(b.Context(), b.db, wmsql.PublisherConfig{}))
 }
 
 func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subscriber {
@@ -85,35 +100,32 @@ func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subsc
 	for _, f := range change {
 		f(&config)
 	}
-	sub, err := wmsql.NewSubscriber(b.Context(), b.db, config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := sub.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	sub := testkit.Must(wmsql.NewSubscriber(b.Context(), b.db, config))
+	b.Cleanup(func() { testkit.Is(b, sub.Close(), nil) })
 	return sub
 }
 
 // messages subscribes to the topic.
 func (b *bench) messages(sub message.Subscriber) <-chan *message.Message {
 	b.Helper()
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return messages
+	return testkit.Must(sub.Subscribe(b.Context(), b.topic))
 }
 
 func (b *bench) publish(ids ...string) {
 	b.Helper()
 	for _, id := range ids {
-		if err := b.pub.Publish(b.topic, message.NewMessage(id, []byte("payload of "+id))); err != nil {
-			b.Fatal(err)
-		}
+		testkit.NoError(b, b.pub.Publish(b.topic, message.NewMessage(id, []byte("payload of "+id))))
 	}
+}
+
+// publishAtOnce publishes all with one call.
+func (b *bench) publishAtOnce(ids ...string) {
+	b.Helper()
+	var all []*message.Message
+	for _, id := range ids {
+		all = append(all, message.NewMessage(id, nil))
+	}
+	testkit.NoError(b, b.pub.Publish(b.topic, all...))
 }
 
 // shop is the service whose messages they are.
@@ -121,11 +133,7 @@ var shop = "shop"
 
 func (b *bench) join(sub *wmsql.Subscriber) idempotency.Store {
 	b.Helper()
-	keys, err := wmsql.Join(b.Context(), sub, shop)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return keys
+	return testkit.Must(wmsql.Join(b.Context(), sub, shop))
 }
 
 // run protects a handler on the topic with a channel whose receiver joins sub's transaction.
@@ -134,7 +142,8 @@ func (b *bench) run(sub *wmsql.Subscriber, handle message.HandlerFunc, change ..
 	return b.runFrom(sub, b.join(sub), handle, change...)
 }
 
-func (b *bench) runFrom(sub message.Subscriber, keys idempotency.Store, handle message.HandlerFunc, change ...func(*spillway.Config)) (stop func()) {
+func (b *bench) runFrom(sub message.Subscriber, keys idempotency.Store, handle message.HandlerFunc,
+	change ...func(*spillway.Config)) (stop func()) {
 	b.Helper()
 	config := spillway.Config{
 		Publisher: b.publisher(), Idempotency: keys,
@@ -144,107 +153,75 @@ func (b *bench) runFrom(sub message.Subscriber, keys idempotency.Store, handle m
 	for _, f := range change {
 		f(&config)
 	}
-	dlc, err := spillway.New(context.Background(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 30 * time.Second}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	dlc.Attach(router)
-	router.AddHandler("billing", b.topic, sub, b.outs, b.publisher(), handle)
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	stop = sync.OnceFunc(func() {
-		if err := errors.Join(router.Close(), <-done); err != nil {
-			b.Error(err)
-		}
+	dlc := testkit.Must(spillway.New(context.Background(), config))
+	return testkit.RunRouter(b, nil, func(r *message.Router) {
+		dlc.Attach(r)
+		r.AddHandler("billing", b.topic, sub, b.outs, b.publisher(), handle)
 	})
-	b.Cleanup(stop)
-	select {
-	case <-router.Running():
-	case err := <-done:
-		b.Fatal("the router did not start: ", err)
-	}
-	return stop
 }
 
-// write writes one of the message's effects in its transaction.
-func (b *bench) write(msg *message.Message, step string) error {
-	return insert(idempotency.Tx(msg.Context()), msg.UUID, step)
-}
+// oneBatch lets whatever is there be one batch, whatever the time it takes.
+func oneBatch(c *wmsql.SubscriberConfig) { *wmsql.BatchTime(c) = time.Minute }
 
-func insert(tx interface {
-	Exec(string, ...any) (sql.Result, error)
-}, id, step string) error {
-	_, err := tx.Exec(`INSERT INTO effects (id, step) VALUES ('` + id + `', '` + step + `')`)
-	return err
-}
-
-// effects returns the steps that were committed, by id.
-func (b *bench) effects() map[string][]string {
-	b.Helper()
-	rows, err := b.db.Query(`SELECT id, step FROM effects`)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer rows.Close()
-	steps := map[string][]string{}
-	for rows.Next() {
-		var id, step string
-		if err := rows.Scan(&id, &step); err != nil {
-			b.Fatal(err)
-		}
-		steps[id] = append(steps[id], step)
-	}
-	if err := rows.Err(); err != nil {
-		b.Fatal(err)
-	}
-	return steps
-}
-
-// backlog counts what a group that reads a topic from its start has before it.
-func (b *bench) backlog(topic, group string) int {
-	b.Helper()
-	n, err := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = group }).Backlog(b.Context(), topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return n
-}
+// once lets a failed attempt be the last, and publishes nothing twice.
+func once(c *spillway.Config) { c.Retry.Attempts, c.Queue.PublishAttempts = 1, 1 }
 
 func (b *bench) until(what string, condition func() bool) {
 	b.Helper()
 	testkit.Eventually(b, what, condition, func() string { return fmt.Sprint("effects ", b.effects()) })
 }
 
-// ends calls f, which must return although nothing else happens.
-func (b *bench) ends(what string, f func()) {
+// receive takes the next message, which must be id.
+func (b *bench) receive(from <-chan *message.Message, id string) *message.Message {
 	b.Helper()
-	testkit.Within(b, what, f)
+	msg := testkit.Receive(b, id+" comes", from)
+	testkit.Require(b, msg != nil && msg.UUID == id, "%v came, want %s", msg, id)
+	return msg
 }
 
 // take reads n messages from a topic, in a group of its own.
-func (b *bench) take(topic string, n int) []*message.Message {
+func (b *bench) take(topic string, n int) (taken []*message.Message) {
 	b.Helper()
 	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "take" })
-	messages, err := sub.Subscribe(b.Context(), topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var taken []*message.Message
+	messages := testkit.Must(sub.Subscribe(b.Context(), topic))
 	for range n {
-		select {
-		case msg := <-messages:
-			msg.Ack()
-			taken = append(taken, msg)
-		case <-time.After(patience):
-			b.Fatalf("%q gave no more than %d messages", topic, len(taken))
-		}
+		msg := testkit.Receive(b, "a message of "+topic, messages)
+		msg.Ack()
+		taken = append(taken, msg)
 	}
-	if err := sub.Close(); err != nil {
-		b.Error(err)
-	}
+	testkit.Is(b, sub.Close(), nil)
 	return taken
+}
+
+// consume acks whatever comes and tells when it came.
+func (b *bench) consume(change ...func(*wmsql.SubscriberConfig)) <-chan string {
+	b.Helper()
+	messages := b.messages(b.subscriber(change...))
+	ids := make(chan string, 1000)
+	go func() {
+		for msg := range messages {
+			ids <- msg.UUID
+			msg.Ack()
+		}
+	}()
+	return ids
+}
+
+// comes takes ids in the order given, and nothing else.
+func (b *bench) comes(from <-chan string, ids ...string) {
+	b.Helper()
+	for _, id := range ids {
+		got := testkit.Receive(b, id+" comes", from)
+		testkit.Require(b, got == id, "%s came, want %s", got, id)
+	}
+}
+
+// still fails if anything comes for a time.
+func (b *bench) still(from <-chan string, d time.Duration) {
+	b.Helper()
+	select {
+	case id := <-from:
+		b.Fatalf("%s came too early", id)
+	case <-time.After(d):
+	}
 }

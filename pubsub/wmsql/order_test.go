@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,44 +34,8 @@ func ordered(delays ...time.Duration) func(*spillway.Config) {
 	}
 }
 
-// calls are those of a handler.
-type calls struct {
-	mu  sync.Mutex
-	ids []string
-}
-
-func (c *calls) add(id string) (times int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ids = append(c.ids, id)
-	for _, seen := range c.ids {
-		if seen == id {
-			times++
-		}
-	}
-	return times
-}
-
-func (c *calls) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strings.Join(c.ids, " ")
-}
-
-// applied are the ids of the outputs, in their order, which is that of the effects.
-func (b *bench) applied() (ids []string) {
-	b.each(b.outs, func(msg *message.Message) { ids = append(ids, string(msg.Payload)) })
-	return ids
-}
-
 // parked counts the rows that others see.
-func (b *bench) parked() (n int) {
-	b.Helper()
-	if err := b.db.QueryRow(`SELECT count(*) FROM spillway_parked`).Scan(&n); err != nil {
-		b.Fatal(err)
-	}
-	return n
-}
+func (b *bench) parked() int { b.Helper(); return b.ask(`SELECT count(*) FROM spillway_parked`) }
 
 // inOrder waits until all are settled and nothing is parked, and checks each key.
 func (b *bench) inOrder(published []string, aside ...string) {
@@ -86,13 +49,11 @@ func (b *bench) inOrder(published []string, aside ...string) {
 			want[id[0]] = append(want[id[0]], id)
 		}
 	}
-	for _, id := range b.applied() {
-		got[id[0]] = append(got[id[0]], id)
-	}
+	b.each(b.outs, func(msg *message.Message) { // in the order of the effects
+		got[msg.Payload[0]] = append(got[msg.Payload[0]], string(msg.Payload))
+	})
 	for key := range want {
-		if !slices.Equal(want[key], got[key]) {
-			b.Errorf("key %c: %v, want %v", key, got[key], want[key])
-		}
+		testkit.Check(b, slices.Equal(want[key], got[key]), "key %c: %v, want %v", key, got, want)
 	}
 }
 
@@ -104,7 +65,7 @@ func TestOrderedParks(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a1", "a2", "b1", "a3", "0x", "c1", "c2"}
 		b.publish(ids...)
-		var seen calls
+		var seen deliveries
 		b.run(b.subscriber(keyed), func(msg *message.Message) ([]*message.Message, error) {
 			switch times := seen.add(msg.UUID); {
 			case msg.UUID == "c1", (msg.UUID == "a1" || msg.UUID == "0x") && times < 3:
@@ -113,15 +74,11 @@ func TestOrderedParks(t *testing.T) {
 			return b.whole(msg)
 		}, ordered(time.Second, time.Millisecond))
 		b.inOrder(ids, "c1")
-		if got := seen.String(); !strings.HasPrefix(got, "a1 b1 ") {
-			t.Errorf("handled %s", got)
-		}
+		testkit.Check(t, strings.HasPrefix(seen.String(), "a1 b1 "), "handled %s", seen.String())
 		b.publish("a1", "a4") // again: it is absorbed
 		b.drained()
 		b.until("nothing is parked", func() bool { return b.parked() == 0 })
-		if n := len(b.effects()["a1"]); n != 2 {
-			t.Errorf("%d effects of a1", n)
-		}
+		testkit.Equal(t, "effects of a1", len(b.effects()["a1"]), 2)
 	})
 }
 
@@ -130,16 +87,14 @@ func TestOrderedRollback(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a1", "a2", "b1", "a3"}
 		b.publish(ids...)
-		var seen calls
+		var seen deliveries
 		b.run(b.subscriber(keyed, oneBatch), func(msg *message.Message) ([]*message.Message, error) {
 			times := seen.add(msg.UUID)
 			switch {
 			case msg.UUID == "a1" && times <= 2:
 				return nil, errDown
 			case msg.UUID == "b1" && times == 1:
-				if n := b.parked(); n != 0 {
-					t.Errorf("others see %d parked messages before the batch commits", n)
-				}
+				testkit.Equal(t, "parked messages that others see before the batch commits", b.parked(), 0)
 				return nil, b.cutOff(msg)
 			case msg.UUID == "a3" && times == 1: // parked and deleted rows, too
 				return nil, b.cutOff(msg)
@@ -147,9 +102,7 @@ func TestOrderedRollback(t *testing.T) {
 			return b.whole(msg)
 		}, ordered(50*time.Millisecond))
 		b.inOrder(ids)
-		if got := seen.String(); !strings.HasPrefix(got, "a1 b1 a1 ") {
-			t.Errorf("handled %s", got)
-		}
+		testkit.Check(t, strings.HasPrefix(seen.String(), "a1 b1 a1 "), "handled %s", seen.String())
 	})
 }
 
@@ -157,7 +110,7 @@ func TestOrderedRollback(t *testing.T) {
 // when the other one is gone.
 func TestOrderedTwoInstances(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		var seen calls
+		var seen deliveries
 		began, fail := make(chan struct{}), make(chan struct{})
 		handle := func(msg *message.Message) ([]*message.Message, error) {
 			switch times := seen.add(msg.UUID); {
@@ -175,7 +128,7 @@ func TestOrderedTwoInstances(t *testing.T) {
 		<-began
 		b.run(b.subscriber(keyed), handle, ordered(200*time.Millisecond))
 		b.publish("a2", "b1")
-		b.until("the other one waits for the position", b.waitsForPosition)
+		b.until("the other one waits", func() bool { return b.waits(`%consumer_group%`, `%FOR UPDATE`) })
 		close(fail)
 		b.until("a1 is parked", func() bool { return b.parked() > 0 })
 		stop()
@@ -183,25 +136,14 @@ func TestOrderedTwoInstances(t *testing.T) {
 	})
 }
 
-// waitsForPosition reports whether a consumer waits for another one's lock.
-func (b *bench) waitsForPosition() bool {
-	b.Helper()
-	var n int
-	err := b.db.QueryRow(b.sql(`SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%consumer_group%' AND datname = current_database()`,
-		`SELECT count(*) FROM information_schema.processlist WHERE db = database() AND info LIKE '%FOR UPDATE' AND time_ms > 50`)).Scan(&n)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return n > 0
-}
-
 // Feature R13: a parked message that always interrupts its transaction is set aside, and what is behind it goes on.
 func TestOrderedHeadInterrupts(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a1", "a2", "b1"}
 		b.publish(ids...)
-		var seen calls
-		b.run(b.subscriber(keyed, func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 2 }), func(msg *message.Message) ([]*message.Message, error) {
+		var seen deliveries
+		twice := func(c *wmsql.SubscriberConfig) { *wmsql.MaxDeliveries(c) = 2 }
+		b.run(b.subscriber(keyed, twice), func(msg *message.Message) ([]*message.Message, error) {
 			times := seen.add(msg.UUID)
 			if msg.UUID != "a1" {
 				return b.whole(msg)
@@ -215,9 +157,7 @@ func TestOrderedHeadInterrupts(t *testing.T) {
 			return nil, slow
 		}, ordered(time.Millisecond))
 		b.inOrder(ids, "a1")
-		if reason := b.letters()["a1"][0].Failure.Reason; reason != setAside {
-			t.Errorf("set aside for %q", reason)
-		}
+		testkit.Equal(t, "set aside for", b.aside("a1"), setAside)
 	})
 }
 
@@ -252,7 +192,7 @@ func TestOrderedFull(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a1", "a2", "a3", "a4", "b1"}
 		b.publish(ids...)
-		var seen calls
+		var seen deliveries
 		most, log := 0, &testkit.Log{}
 		sub := b.subscriber(keyed)
 		b.runFrom(limited{sub, 2}, b.join(sub), func(msg *message.Message) ([]*message.Message, error) {
@@ -266,12 +206,11 @@ func TestOrderedFull(t *testing.T) {
 			c.Logger = log
 		})
 		b.inOrder(ids)
-		if got := seen.String(); most > 2 || strings.Index(got, "b1") < strings.LastIndex(got, "a1") {
-			t.Errorf("%d were parked; handled %s", most, got)
-		}
-		if len(log.Lines(watermill.ErrorLogLevel, "As many messages are parked as may be")) == 0 {
-			t.Error("nothing is said of it")
-		}
+		got := seen.String()
+		testkit.Check(t, most <= 2 && strings.Index(got, "b1") > strings.LastIndex(got, "a1"),
+			"%d were parked; handled %s", most, got)
+		testkit.Check(t, len(log.Lines(watermill.ErrorLogLevel, "As many messages are parked as may be")) != 0,
+			"nothing is said of it")
 	})
 }
 
@@ -289,17 +228,13 @@ func TestOrderedHold(t *testing.T) {
 		stop := b.run(b.subscriber(keyed), handle, ordered(time.Millisecond), hold)
 		b.drained()
 		stop()
-		if effects := b.effects(); len(effects) != 1 || len(effects["b1"]) != 2 || b.parked() != 2 || len(b.letters()) != 0 {
-			t.Errorf("effects %v, %d parked, letters %v", effects, b.parked(), b.letters())
-		}
-		var first int64
-		if err := b.db.QueryRow(`SELECT MIN(seq) FROM spillway_parked`).Scan(&first); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sequence.Decide(t.Context(), b.db, shop, first, sequence.Deciding{What: sequence.Skip, By: "ann", Why: "a typo",
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
-			t.Fatal(err)
-		}
+		effects, letters := b.effects(), b.letters()
+		testkit.Check(t, len(effects) == 1 && len(effects["b1"]) == 2 && b.parked() == 2 && len(letters) == 0,
+			"effects %v, letters %v", effects, letters)
+		first := int64(b.ask(`SELECT MIN(seq) FROM spillway_parked`))
+		testkit.Must(sequence.Decide(t.Context(), b.db, shop, first,
+			sequence.Deciding{What: sequence.Skip, By: "ann", Why: "a typo",
+				Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}))
 		b.run(b.subscriber(keyed), handle, ordered(time.Millisecond), hold)
 		b.inOrder([]string{"a1", "a2", "b1"}, "a1")
 	})
@@ -325,12 +260,11 @@ func TestOrderedKeyPanics(t *testing.T) {
 			}
 		}), b.whole, ordered(time.Millisecond))
 		b.until("the log says so", func() bool {
-			return strings.Contains(fmt.Sprint(log.Lines(watermill.ErrorLogLevel, "")), `SubscriberConfig.Key panicked with no key for message "b1"`)
+			return strings.Contains(fmt.Sprint(log.Errors()),
+				`SubscriberConfig.Key panicked with no key for message "b1"`)
 		})
 		b.until("what is before it is handled", func() bool { return len(b.effects()["a1"]) == 2 })
-		if len(b.effects()) != 1 {
-			t.Errorf("%v", b.effects())
-		}
+		testkit.Equal(t, "handled", len(b.effects()), 1)
 		close(repaired)
 		b.inOrder([]string{"a1", "b1", "a2"})
 	})
@@ -339,32 +273,27 @@ func TestOrderedKeyPanics(t *testing.T) {
 // Bad input: what cannot keep an order on tables is refused, with the field and what to set.
 func TestOrderedRefuses(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
+		own, foreign := b.join(b.subscriber()), b.over(b.kind.Open(t, b.address))
+		embedded := func(c *wmsql.SubscriberConfig) { c.Schema = b.embedded() }
 		for says, c := range map[string]struct {
 			sub  message.Subscriber
-			keys func() idempotency.Store
+			keys idempotency.Store
 		}{
-			"SubscriberConfig.Key":               {sub: b.subscriber()},
-			"SubscriberConfig.Schema wmsql_test": {sub: b.subscriber(keyed, func(c *wmsql.SubscriberConfig) { c.Schema = b.embedded() })},
-			"Config.Idempotency of wmsql.Join": {sub: b.subscriber(keyed), keys: func() idempotency.Store {
-				return testkit.Must(idempotency.NewStore(t.Context(), b.db, shop))
-			}},
-			"of wmsql.Join on the *sql.DB of this subscriber": {sub: b.subscriber(keyed), keys: func() idempotency.Store {
-				return b.join(testkit.Must(wmsql.NewSubscriber(t.Context(), b.open(t), wmsql.SubscriberConfig{})))
-			}},
-			"does not deliver the messages of a key one at a time": {sub: b.stockSubscriber(wsql.SubscriberConfig{})},
+			"SubscriberConfig.Key":               {b.subscriber(), own},
+			"SubscriberConfig.Schema wmsql_test": {b.subscriber(keyed, embedded), own},
+			"Config.Idempotency of wmsql.Join": {b.subscriber(keyed),
+				testkit.Must(idempotency.NewStore(t.Context(), b.db, shop))},
+			"of wmsql.Join on the *sql.DB of this subscriber": {b.subscriber(keyed),
+				foreign.join(foreign.subscriber())},
+			"does not deliver the messages of a key one at a time": {b.stockSubscriber(wsql.SubscriberConfig{}), own},
 		} {
-			config := spillway.Config{Publisher: b.pub, Idempotency: b.join(b.subscriber()), Logger: watermill.NopLogger{}}
+			config := spillway.Config{Publisher: b.pub, Idempotency: c.keys, Logger: watermill.NopLogger{}}
 			ordered()(&config)
-			if c.keys != nil {
-				config.Idempotency = c.keys()
-			}
 			channel := testkit.Must(spillway.New(t.Context(), config))
 			router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 			channel.Attach(router)
 			router.AddConsumerHandler("billing", b.topic, c.sub, func(*message.Message) error { return nil })
-			if err := router.Run(t.Context()); err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("want an error that says %q: %v", says, err)
-			}
+			testkit.Says(t, router.Run(t.Context()), says)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package wmsql_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -23,27 +24,19 @@ func TestPooler(t *testing.T) {
 	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 8") + "&default_query_exec_mode=" + mode
-			b := newBench(t, func(t testing.TB) *sql.DB { return postgrestest.Open(t, address) })
-			const n = 60
+			address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 8")
+			b := newBench(t, databases.Postgres, address+"&default_query_exec_mode="+mode)
 			for range 2 {
 				b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
 					if msg.UUID == "broken" {
 						return nil, classify.Permanent(errors.New("broken"))
 					}
-					return message.Messages{message.NewMessage("out-"+msg.UUID, nil)}, b.write(msg, "handled")
+					return b.whole(msg)
 				})
 			}
-			b.publish(append(batchOf("good", n), "broken")...)
-			b.drained()
-			for id, steps := range b.effects() {
-				if len(steps) != 1 {
-					t.Errorf("%s: %v", id, steps)
-				}
-			}
-			if got, outs, letters := len(b.effects()), b.backlog(b.outs, "none"), b.backlog(b.topic+".dlq", "none"); got != n || outs != n || letters != 1 {
-				t.Errorf("%d handled, %d outputs, %d letters", got, outs, letters)
-			}
+			ids := append(batchOf("good", 60), "broken")
+			b.publish(ids...)
+			b.account(ids, "broken")
 		})
 	}
 }
@@ -59,22 +52,15 @@ func TestPayloadsOfJSON(t *testing.T) {
 				"json":  wsql.DefaultPostgreSQLSchema{},
 				"bytea": &wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "bytea" }},
 			} {
-				pub, err := wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Schema: schema})
-				if err != nil {
-					t.Fatal(err)
-				}
+				pub := testkit.Must(wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{Schema: schema}))
 				topic := strings.ReplaceAll(mode, "_", "-") + "." + kind
-				msg := message.NewMessage("1", []byte(`{"order":1}`))
-				msg.Metadata.Set("tenant", "blue")
-				if err := errors.Join(pub.InitializeTopics(topic), pub.Publish(topic, msg)); err != nil {
-					t.Errorf("%s: %v", kind, err)
-				}
+				msg := with("1", message.Metadata{"tenant": "blue"}, []byte(`{"order":1}`))
+				testkit.NoError(t, errors.Join(pub.InitializeTopics(topic), pub.Publish(topic, msg)))
 				var payload, metadata string
-				err = db.QueryRow(fmt.Sprintf(`SELECT CASE WHEN payload::text LIKE '\\x%%' THEN convert_from(payload::text::bytea, 'UTF8') ELSE payload::text END, metadata->>'tenant' FROM "watermill_%s"`, topic)).
-					Scan(&payload, &metadata)
-				if err != nil || payload != `{"order":1}` || metadata != "blue" {
-					t.Errorf("%s: %q, %q, %v", kind, payload, metadata, err)
-				}
+				testkit.NoError(t, db.QueryRow(fmt.Sprintf(`SELECT CASE WHEN payload::text LIKE '\\x%%'
+					THEN convert_from(payload::text::bytea, 'UTF8') ELSE payload::text END, metadata->>'tenant'
+					FROM "watermill_%s"`, topic)).Scan(&payload, &metadata))
+				testkit.Check(t, payload == `{"order":1}` && metadata == "blue", "%s: %q, %q", kind, payload, metadata)
 			}
 		})
 	}

@@ -1,14 +1,14 @@
 package wmsql_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/pubsub/wmsql"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature D9: what a handler publishes with the context of its message commits with it, and is undone with a failed
@@ -19,13 +19,10 @@ func TestPublishWithContext(t *testing.T) {
 		seen := -1
 		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
 			attempt := attempts.add(msg.UUID)
-			of := func(ctx context.Context, id string) *message.Message {
-				out := message.NewMessageWithContext(ctx, id, nil)
-				return out
-			}
-			err := b.pub.Publish(b.outs, of(msg.Context(), "inside"), of(context.Background(), "outside"), of(msg.Context(), "inside too"))
+			of := func(id string) *message.Message { return message.NewMessageWithContext(msg.Context(), id, nil) }
+			err := b.pub.Publish(b.outs, of("inside"), message.NewMessage("outside", nil), of("inside too"))
 			if seen < 0 {
-				seen = b.backlogOf(b.outs)
+				seen = b.rows(b.outs)
 			}
 			if attempt == 1 {
 				return nil, errors.Join(err, errors.New("once more"))
@@ -36,9 +33,8 @@ func TestPublishWithContext(t *testing.T) {
 		b.drained()
 		counts := map[string]int{}
 		b.each(b.outs, func(msg *message.Message) { counts[msg.UUID]++ })
-		if len(counts) != 3 || counts["inside"] != 1 || counts["inside too"] != 1 || counts["outside"] != 2 || seen != 1 {
-			t.Errorf("%v, of which others saw %d before the commit", counts, seen)
-		}
+		testkit.Equal(t, "messages", fmt.Sprint(counts), "map[inside:1 inside too:1 outside:2]")
+		testkit.Equal(t, "what others saw before the commit", seen, 1)
 	})
 }
 
@@ -53,14 +49,9 @@ func TestInitializeInsideHandler(t *testing.T) {
 				return nil, err
 			}
 			for range 2 { // the second finds a table in which the first has written and not committed
-				pub, err := wmsql.NewPublisher(t.Context(), b.db, wmsql.PublisherConfig{})
-				if err != nil {
-					return nil, err
-				}
-				if err := pub.InitializeTopics(b.topic + ".new"); err != nil {
-					return nil, err
-				}
-				if err := pub.Publish(b.topic+".new", message.NewMessageWithContext(msg.Context(), "", nil)); err != nil {
+				pub, out := b.publisher(), message.NewMessageWithContext(msg.Context(), "", nil)
+				if err := errors.Join(pub.InitializeTopics(b.topic+".new"),
+					pub.Publish(b.topic+".new", out)); err != nil {
 					return nil, err
 				}
 			}
@@ -71,9 +62,9 @@ func TestInitializeInsideHandler(t *testing.T) {
 		})
 		b.publish("x")
 		b.drained()
-		if effects, n := b.effects(), b.backlogOf(b.topic+".new"); len(effects["x"]) != 1 || n != 2 || attempts.get()["x"] != 2 {
-			t.Errorf("effects %v, %d published, attempts %v", effects, n, attempts.get())
-		}
+		testkit.Equal(t, "effects", len(b.effects()["x"]), 1)
+		testkit.Equal(t, "published", b.rows(b.topic+".new"), 2)
+		testkit.Equal(t, "attempts", attempts.get()["x"], 2)
 	})
 }
 
@@ -87,17 +78,13 @@ func TestPublishTooLate(t *testing.T) {
 		nacked.Nack()
 		again := <-messages
 		err := b.pub.Publish(b.outs, message.NewMessageWithContext(nacked.Context(), "", nil))
-		if !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("%v", err)
-		}
+		testkit.Check(t, errors.Is(err, sql.ErrTxDone), "%v", err)
 		again.Ack()
 		(<-messages).Ack()
 		b.until("both are acknowledged", func() bool { return b.backlog(b.topic, "") == 0 })
 		if err := b.pub.Publish(b.outs, message.NewMessageWithContext(again.Context(), "by itself", nil)); err != nil {
 			t.Errorf("of a message that was acked: %v", err)
 		}
-		if n := b.backlogOf(b.outs); n != 1 {
-			t.Errorf("%d published", n)
-		}
+		testkit.Equal(t, "published", b.rows(b.outs), 1)
 	})
 }

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Features P4, P2: a table of dead letters may be one that watermill-sql made, whose payloads are JSON, or in another
@@ -15,13 +15,7 @@ import (
 func TestLetterInRefusingTable(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		dead := b.topic + ".dlq"
-		var queries []wsql.Query
-		if b.isPostgres() {
-			queries = wsql.DefaultPostgreSQLSchema{}.SchemaInitializingQueries(dead)
-		} else {
-			queries = wsql.DefaultMySQLSchema{}.SchemaInitializingQueries(dead)
-		}
-		for _, query := range queries {
+		for _, query := range b.jsonSchema().SchemaInitializingQueries(dead) {
 			b.exec(query.Query)
 		}
 		if !b.isPostgres() {
@@ -37,9 +31,7 @@ func TestLetterInRefusingTable(t *testing.T) {
 		} {
 			msg.Metadata.Set("key 😀", "value 😀\x00\xff")
 			sent[msg.UUID] = msg
-			if err := b.pub.Publish(b.topic, msg); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, b.pub.Publish(b.topic, msg))
 		}
 		b.publish("good")
 		b.run(b.subscriber(), func(msg *message.Message) ([]*message.Message, error) {
@@ -49,21 +41,15 @@ func TestLetterInRefusingTable(t *testing.T) {
 			return nil, b.write(msg, "effect")
 		})
 		b.drained()
-		if len(b.effects()["good"]) != 1 {
-			t.Error("the message behind them was not handled")
-		}
+		testkit.Check(t, len(b.effects()["good"]) == 1, "the message behind them was not handled")
 		for _, letter := range b.take(dead, len(sent)) {
-			original := sent[letter.UUID]
-			if original == nil || string(original.Payload) != string(letter.Payload) || letter.Metadata["key 😀"] != original.Metadata["key 😀"] {
-				t.Errorf("%q: payload %q, metadata %q", letter.UUID, letter.Payload, letter.Metadata["key 😀"])
-			}
+			original, value := sent[letter.UUID], letter.Metadata["key 😀"]
+			testkit.Require(t, original != nil, "a letter of %q, which was not sent, or had one", letter.UUID)
+			testkit.Check(t, string(original.Payload) == string(letter.Payload) && value == original.Metadata["key 😀"],
+				"%q: payload %q, metadata %q", letter.UUID, letter.Payload, value)
 			delete(sent, letter.UUID)
 		}
-		for id := range sent {
-			t.Errorf("no letter of %q", id)
-		}
-		if err := b.pub.Publish(dead, message.NewMessage("live", []byte("no JSON"))); err == nil {
-			t.Error("a message that is no letter is written in a form that watermill-sql does not read")
-		}
+		testkit.Check(t, b.pub.Publish(dead, message.NewMessage("live", []byte("no JSON"))) != nil,
+			"a message that is no letter is written in a form that watermill-sql does not read")
 	})
 }

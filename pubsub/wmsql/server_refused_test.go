@@ -1,50 +1,23 @@
 package wmsql_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
-
-func (b *bench) refuses(what string) {
-	b.Helper()
-	if _, err := b.subscriber().Subscribe(b.Context(), b.topic); !errors.Is(err, wmsql.ErrPositionAhead) {
-		b.Fatalf("%s: subscribed: %v", what, err)
-	}
-}
-
-// handled handles messages, and returns a subscriber that has begun if it is running, and its log.
-func (b *bench) handled(old []string, running bool) (*wmsql.Subscriber, <-chan *message.Message, *testkit.Log) {
-	b.Helper()
-	b.publish(old...)
-	b.handle(old...)
-	log := &testkit.Log{}
-	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
-	if !running {
-		return sub, nil, log
-	}
-	messages, err := sub.Subscribe(b.Context(), b.topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return sub, messages, log
-}
 
 // Feature P1: a position that was refused stays refused when the server's transaction ids have passed it, while the
 // subscription runs and when it is started again. With RestartIfAhead every message comes.
 func TestRefusalStays(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
-			b, old, fresh := onPostgres(t), batchOf("old", 5), batchOf("new", 5)
+			b, old, fresh := on(t, databases.Postgres), batchOf("old", 5), batchOf("new", 5)
 			sub, messages, log := b.handled(old, running)
-			b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 200)::text::xid8`)
+			b.setAhead(200)
 			if running {
 				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
 			} else {
@@ -59,25 +32,18 @@ func TestRefusalStays(t *testing.T) {
 			}
 			b.refuses("the ids have passed the position")
 			b.refuses("and again")
-			if err := sub.Close(); err != nil { // it would take its turn in the group
-				t.Fatal(err)
-			}
-			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(append(old, fresh...), "behind")...)
+			testkit.NoError(t, sub.Close()) // it would take its turn in the group
+			b.comes(b.consume(restart), append(append(old, fresh...), "behind")...)
 			b.drained()
-			if got := b.recorded(); got == "" || strings.HasPrefix(got, "refused") {
-				t.Errorf("recorded is %q", got)
-			}
+			b.wantRecorded()
 		})
 	}
 }
 
-func (b *bench) silent(messages <-chan *message.Message) {
+func (b *bench) wantRecorded() {
 	b.Helper()
-	select {
-	case msg := <-messages:
-		b.Errorf("%s was delivered, and the messages before it never will be", msg.UUID)
-	case <-time.After(300 * time.Millisecond):
-	}
+	got := b.recorded()
+	testkit.Check(b, got != "" && !strings.HasPrefix(got, "refused"), "recorded is %q", got)
 }
 
 // Feature P1: on another server, whose transaction ids have passed the position before anybody looked, messages that
@@ -85,11 +51,13 @@ func (b *bench) silent(messages <-chan *message.Message) {
 func TestServerMoved(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
-			b, old, fresh := onPostgres(t), batchOf("old", 5), batchOf("new", 5)
+			b, old, fresh := on(t, databases.Postgres), batchOf("old", 5), batchOf("new", 5)
 			sub, messages, log := b.handled(old, running)
 			// In one transaction, the table is as another server has it once its ids have passed the position.
-			b.exec(`WITH moved AS (UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1', last_processed_transaction_id = (pg_current_xact_id()::text::bigint - 1)::text::xid8 RETURNING 1)
-				INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata, transaction_id) SELECT 'new-' || i, 'x', '{}', '3' FROM generate_series(0, 4) i, moved`)
+			b.exec(`WITH moved AS (UPDATE ` + b.offsetsTable() + ` SET spillway_server = '1',
+				last_processed_transaction_id = (pg_current_xact_id()::text::bigint - 1)::text::xid8 RETURNING 1)
+				INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata, transaction_id)
+				SELECT 'new-' || i, 'x', '{}', '3' FROM generate_series(0, 4) i, moved`)
 			if running {
 				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
 				b.silent(messages)
@@ -97,24 +65,20 @@ func TestServerMoved(t *testing.T) {
 			b.refuses("another server")
 			b.exec(`DELETE FROM ` + b.table(b.topic) + ` WHERE uuid = 'old-0'`)
 			b.refuses("and again")
-			if err := sub.Close(); err != nil { // it would take its turn in the group
-				t.Fatal(err)
-			}
-			b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.RestartIfAhead = true }), append(fresh, old[1:]...)...)
+			testkit.NoError(t, sub.Close()) // it would take its turn in the group
+			b.comes(b.consume(restart), append(fresh, old[1:]...)...)
 		})
 	}
 }
 
 // Feature P1: a position that a person sets after a refusal is good.
 func TestRefusalAnswered(t *testing.T) {
-	b := onPostgres(t)
-	b.publish("a", "b")
-	b.handle("a", "b")
-	b.exec(`UPDATE ` + b.offsetsTable() + ` SET last_processed_transaction_id = (pg_current_xact_id()::text::bigint + 100000)::text::xid8`)
+	b := on(t, databases.Postgres)
+	b.handled([]string{"a", "b"}, false)
+	b.setAhead(100_000)
 	b.refuses("ahead")
-	b.exec(`UPDATE ` + b.offsetsTable() + ` SET (offset_acked, last_processed_transaction_id) = (SELECT "offset", transaction_id FROM ` + b.table(b.topic) + ` WHERE uuid = 'a')`)
+	b.setPosition(`(offset_acked, last_processed_transaction_id) =
+		(SELECT "offset", transaction_id FROM ` + b.table(b.topic) + ` WHERE uuid = 'a')`)
 	b.handle("b")
-	if got := b.recorded(); got == "" || strings.HasPrefix(got, "refused") {
-		t.Errorf("recorded is %q", got)
-	}
+	b.wantRecorded()
 }

@@ -1,12 +1,12 @@
 package wmsql_test
 
 import (
-	"sync"
+	"errors"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P4, feature D9: what a handler sets for its transaction, a search path for one, neither keeps its message
@@ -16,43 +16,28 @@ func TestHandlerChangesSettings(t *testing.T) {
 		says, asks := []string{`CREATE TEMPORARY TABLE own (n int)`, `DROP TEMPORARY TABLE own`}, `SELECT 'none'`
 		if b.isPostgres() {
 			says = []string{
-				`SET LOCAL app.tenant = 'a'`, `CREATE TEMPORARY TABLE own (n int) ON COMMIT DROP`, `SET LOCAL ROLE pg_read_all_settings`,
+				`SET LOCAL app.tenant = 'a'`, `CREATE TEMPORARY TABLE own (n int) ON COMMIT DROP`,
+				`SET LOCAL ROLE pg_read_all_settings`,
 				`SELECT set_config('search_path', 'elsewhere', true)`,
 			}
 			asks = `SELECT COALESCE(NULLIF(current_setting('app.tenant', true), ''), 'none')`
 		}
-		var mu sync.Mutex
-		found := map[string]int{}
+		var found deliveries
 		b.publish("a", "b", "c")
 		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
-			tx := idempotency.Tx(msg.Context())
+			tx := txOf(msg.Context())
 			var tenant string
-			if err := tx.QueryRow(asks).Scan(&tenant); err != nil {
-				return nil, err
-			}
-			mu.Lock()
-			found[tenant]++
-			mu.Unlock()
-			outs, err := b.whole(msg)
-			if err != nil {
-				return nil, err
-			}
+			err := tx.QueryRow(asks).Scan(&tenant)
+			found.add(tenant)
+			outs, also := b.whole(msg)
+			err = errors.Join(err, also)
 			for _, statement := range says {
-				if _, err := tx.Exec(statement); err != nil {
-					return nil, err
-				}
+				_, also := tx.Exec(statement)
+				err = errors.Join(err, also)
 			}
-			return outs, nil
+			return outs, err
 		}, once)
-		b.drained()
-		b.until("the outputs are there", func() bool { return len(b.outputs()) == 3 })
-		mu.Lock()
-		defer mu.Unlock()
-		if found["none"] != 3 || len(found) != 1 {
-			t.Errorf("handlers found %v", found)
-		}
-		if letters := b.letters(); len(letters) != 0 {
-			t.Errorf("%d letters", len(letters))
-		}
+		b.account([]string{"a", "b", "c"})
+		testkit.Equal(t, "handlers found", found.String(), "none none none")
 	})
 }

@@ -1,47 +1,83 @@
 package wmsql_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // stockSchema is the schema with which watermill-sql's own parts use the tables of ours.
-func (b *bench) stockSchema() wsql.SchemaAdapter {
+func (b *bench) stockSchema(batch ...int) wsql.SchemaAdapter {
+	n := append(batch, 0)[0]
 	if b.isPostgres() {
-		return wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }}
+		return wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" },
+			SubscribeBatchSize: n}
 	}
-	return wsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" }}
+	return wsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" },
+		SubscribeBatchSize: n}
 }
 
-func (b *bench) offsets() wsql.OffsetsAdapter {
+// jsonSchema is the one that watermill-sql has by default, whose payloads are JSON.
+func (b *bench) jsonSchema() wsql.SchemaAdapter {
 	if b.isPostgres() {
-		return wsql.DefaultPostgreSQLOffsetsAdapter{}
+		return wsql.DefaultPostgreSQLSchema{}
 	}
-	return wsql.DefaultMySQLOffsetsAdapter{}
+	return wsql.DefaultMySQLSchema{}
+}
+
+// embedded is a schema of a user's own in the way watermill-sql recommends: it embeds the default, and changes
+// something.
+func (b *bench) embedded() wsql.SchemaAdapter {
+	b.Helper()
+	if b.isPostgres() {
+		return postgresEmbedded{b.stockSchema().(wsql.DefaultPostgreSQLSchema)}
+	}
+	return mysqlEmbedded{b.stockSchema().(wsql.DefaultMySQLSchema)}
+}
+
+type postgresEmbedded struct{ wsql.DefaultPostgreSQLSchema }
+
+func (s postgresEmbedded) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter) wsql.Query {
+	return skipping(s.DefaultPostgreSQLSchema.SelectQuery(topic, group, offsets))
+}
+
+type mysqlEmbedded struct{ wsql.DefaultMySQLSchema }
+
+func (s mysqlEmbedded) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter) wsql.Query {
+	return skipping(s.DefaultMySQLSchema.SelectQuery(topic, group, offsets))
+}
+
+// skipping leaves out messages whose id is skip.
+func skipping(query wsql.Query) wsql.Query {
+	for _, where := range []string{"WHERE `offset` >", "transaction_id < pg_snapshot_xmin"} {
+		column := strings.TrimPrefix(where, "WHERE ")
+		query.Query = strings.Replace(query.Query, where, strings.TrimSuffix(where,
+			column)+"uuid <> 'skip' AND "+column, 1)
+	}
+	return query
 }
 
 func (b *bench) stockPublisher(schema wsql.SchemaAdapter) *wsql.Publisher {
 	b.Helper()
-	pub, err := wsql.NewPublisher(b.db, wsql.PublisherConfig{SchemaAdapter: schema}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return pub
+	return testkit.Must(wsql.NewPublisher(b.db, wsql.PublisherConfig{SchemaAdapter: schema}, nil))
 }
 
-func (b *bench) stockSubscriber(config wsql.SubscriberConfig) *wsql.Subscriber {
+func (b *bench) stockSubscriber(config wsql.SubscriberConfig, log ...watermill.LoggerAdapter) *wsql.Subscriber {
 	b.Helper()
 	if config.SchemaAdapter == nil {
 		config.SchemaAdapter = b.stockSchema()
 	}
-	config.OffsetsAdapter = b.offsets()
-	sub, err := wsql.NewSubscriber(b.db, config, nil)
-	if err != nil {
-		b.Fatal(err)
+	config.OffsetsAdapter = wsql.DefaultMySQLOffsetsAdapter{}
+	if b.isPostgres() {
+		config.OffsetsAdapter = wsql.DefaultPostgreSQLOffsetsAdapter{}
 	}
+	sub := testkit.Must(wsql.NewSubscriber(b.db, config, append(log, nil)[0]))
 	b.Cleanup(func() { _ = sub.Close() })
 	return sub
 }
@@ -50,18 +86,17 @@ func (b *bench) stockSubscriber(config wsql.SubscriberConfig) *wsql.Subscriber {
 func (b *bench) stock(deadline time.Duration) (*wsql.Subscriber, <-chan *message.Message) {
 	b.Helper()
 	brief := 10 * time.Millisecond
-	sub := b.stockSubscriber(wsql.SubscriberConfig{AckDeadline: &deadline, PollInterval: brief, ResendInterval: brief, RetryInterval: brief})
-	messages := b.messages(sub)
-	return sub, messages
+	sub := b.stockSubscriber(wsql.SubscriberConfig{
+		AckDeadline: &deadline, PollInterval: brief, ResendInterval: brief, RetryInterval: brief,
+	})
+	return sub, b.messages(sub)
 }
 
 // do runs a statement in the transaction of watermill-sql's subscriber.
 func do(t *testing.T, msg *message.Message, statement string) error {
 	t.Helper()
 	tx, ok := wsql.TxFromContext(msg.Context())
-	if !ok {
-		t.Fatal("there is no transaction")
-	}
+	testkit.Require(t, ok, "there is no transaction")
 	_, err := tx.Exec(statement)
 	return err
 }

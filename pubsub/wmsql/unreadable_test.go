@@ -18,8 +18,8 @@ import (
 // insert enters a row as a foreign producer would.
 func (b *bench) insert(id, metadata string) {
 	b.Helper()
-	b.exec(b.sql(`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata, transaction_id) VALUES ('`+id+`', 'bytes', `+metadata+`, pg_current_xact_id())`,
-		`INSERT INTO `+b.table(b.topic)+` (uuid, payload, metadata) VALUES ('`+id+`', 'bytes', `+metadata+`)`))
+	b.exec(`INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata` + b.sql(`, transaction_id`, ``) +
+		`) VALUES ('` + id + `', 'bytes', ` + metadata + b.sql(`, pg_current_xact_id()`, ``) + `)`)
 }
 
 // odd is a schema adapter that does what no adapter should do.
@@ -49,17 +49,13 @@ func TestAdapterFails(t *testing.T) {
 					return row, err
 				}}
 				b.run(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema = schema }), b.whole)
-				n := 0
-				b.until("the others are handled", func() bool { return len(b.effects()["c"]) == 2 })
 				b.drained()
+				testkit.Equal(t, "effects", len(b.effects()["c"]), 2)
 				b.each(b.topic+".invalid", func(msg *message.Message) {
-					if l, err := poison.Decode(msg); err == nil && l.Original.UUID == "bad" && string(l.Original.Payload) == "payload of bad" {
-						n++
-					}
+					original := testkit.Must(poison.Decode(msg)).Original
+					testkit.Equal(t, "letter of", original.UUID+" "+string(original.Payload), "bad payload of bad")
 				})
-				if n != 1 {
-					t.Errorf("%d letters", n)
-				}
+				testkit.Equal(t, "letters", b.rows(b.topic+".invalid"), 1)
 			})
 		})
 	}
@@ -80,8 +76,9 @@ func TestAdapterPanics(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
 		log := &testkit.Log{}
-		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = &panicking{SchemaAdapter: b.stockSchema()}, log }))
-		(<-messages).Ack()
+		schema := &panicking{SchemaAdapter: b.stockSchema()}
+		b.receive(b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = schema, log })),
+			"a").Ack()
 		if errs := log.Errors(); len(errs) != 1 || !strings.Contains(errs[0].String(), "select") {
 			t.Errorf("%q", errs)
 		}
@@ -96,21 +93,12 @@ func TestOwnQuery(t *testing.T) {
 		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = b.embedded(), log })
 		b.publish("a", "skip", "b")
 		messages := b.messages(sub)
-		for _, want := range []string{"a", "b"} {
-			msg := <-messages
-			if msg.UUID != want {
-				t.Errorf("%q", msg.UUID)
-			}
-			msg.Ack()
-		}
-		said := len(log.Lines(watermill.InfoLogLevel, "not watermill-sql's own")) == 1
-		if _, err := sub.Backlog(t.Context(), b.topic); err == nil || !said {
-			t.Errorf("backlog: %v; it was said: %t", err, said)
-		}
-	})
-	onEach(t, func(t *testing.T, b *bench) { // by pointer it is watermill-sql's own all the same
-		log := &testkit.Log{}
-		b.subscriber(func(c *wmsql.SubscriberConfig) {
+		b.receive(messages, "a").Ack()
+		b.receive(messages, "b").Ack()
+		said := func() int { return len(log.Lines(watermill.InfoLogLevel, "not watermill-sql's own")) }
+		testkit.Equal(t, "lines", said(), 1)
+		testkit.Check(t, testkit.Err(sub.Backlog(t.Context(), b.topic)) != nil, "it has a backlog")
+		b.subscriber(func(c *wmsql.SubscriberConfig) { // by pointer it is watermill-sql's own all the same
 			c.Logger = log
 			if s, ok := b.stockSchema().(wsql.DefaultPostgreSQLSchema); ok {
 				c.Schema = &s
@@ -118,8 +106,6 @@ func TestOwnQuery(t *testing.T) {
 				c.Schema = &s
 			}
 		})
-		if lines := log.Lines(watermill.InfoLogLevel, ""); len(lines) != 0 {
-			t.Errorf("%+v", lines)
-		}
+		testkit.Equal(t, "lines", said(), 1)
 	})
 }

@@ -5,65 +5,39 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/gate"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // own is the bench with a pool whose transactions the server can count.
-func (b *bench) own(s server) (own *bench, transactions func() int) {
+func (b *bench) own() (own *bench, transactions func() int) {
 	b.Helper()
-	own = new(bench)
-	*own = *b
-	address, count := s.address, `SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p
-		ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID()`
+	address := b.address
 	if b.isPostgres() {
 		address += "&application_name=" + b.topic
-		count = `SELECT count(*) FROM pg_stat_activity WHERE application_name = '` + b.topic + `' AND xact_start IS NOT NULL`
 	}
-	own.db = openAt(b, s.name, address)
-	own.pub = own.publisher()
-	return own, func() int { return b.transactions(count) }
-}
-
-// innoDBLists is one question at a time: InnoDB shows an old list to who asks within 100 ms after another.
-var innoDBLists sync.Mutex
-
-// transactions returns the count of transactions that query asks the server for.
-func (b *bench) transactions(query string) (n int) {
-	b.Helper()
-	if !b.isPostgres() {
+	return b.over(b.kind.Open(b, address)), func() int {
+		if b.isPostgres() {
+			return b.ask(`SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND xact_start IS NOT NULL`,
+				b.topic)
+		}
+		// InnoDB shows an old list to who asks within 100 ms after another.
 		innoDBLists.Lock()
 		defer innoDBLists.Unlock()
 		time.Sleep(150 * time.Millisecond)
+		return b.ask(`SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p
+			ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID()`)
 	}
-	if err := b.db.QueryRow(query).Scan(&n); err != nil {
-		b.Fatal(err)
-	}
-	return n
 }
 
-// receive takes the next message, which must be id.
-func (b *bench) receive(from <-chan *message.Message, id string) *message.Message {
-	b.Helper()
-	select {
-	case msg := <-from:
-		if msg.UUID != id {
-			b.Fatalf("%s came, want %s", msg.UUID, id)
-		}
-		return msg
-	case <-time.After(patience):
-		b.Fatalf("%s did not come", id)
-	}
-	return nil
-}
+var innoDBLists sync.Mutex
 
 // Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The
 // messages before the one that was requeued are committed. The messages behind it are left for later.
 func TestShutValveHoldsNoTransaction(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		own, transactions := b.own(s)
+	onEach(t, func(t *testing.T, b *bench) {
+		own, transactions := b.own()
 		sub := own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour })
 		b.publish("a", "b", "c")
 		messages := b.messages(sub)
@@ -91,8 +65,8 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 
 // A valve that is shut while a message is handled ends the batch behind that message, whatever becomes of it.
 func TestValveEndsBatch(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		own, transactions := b.own(s)
+	onEach(t, func(t *testing.T, b *bench) {
+		own, transactions := b.own()
 		b.publish("a", "b", "c")
 		messages := b.messages(own.subscriber(oneBatch))
 		msg := b.receive(messages, "a")
@@ -134,9 +108,7 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 			time.AfterFunc(time.Duration(i)*time.Millisecond, func() { close(reopen) })
 		}
 		msg := b.receive(messages, "a")
-		if len(msg.Metadata) != 0 {
-			t.Errorf("the message is marked: %v", msg.Metadata)
-		}
+		testkit.Check(t, len(msg.Metadata) == 0, "the message is marked: %v", msg.Metadata)
 		msg.Ack()
 		b.receive(messages, "b").Ack()
 		b.drained()
@@ -145,8 +117,8 @@ func TestGivenBackIsNotCounted(t *testing.T) {
 
 // The first delivery after an outage shows nothing of its message if it hangs. A message that hangs again is counted.
 func TestHangingProbeIsNotCounted(t *testing.T) {
-	onServers(t, func(t *testing.T, b *bench, s server) {
-		own, _ := b.own(s)
+	onEach(t, func(t *testing.T, b *bench) {
+		own, _ := b.own()
 		sub := own.subscriber(func(c *wmsql.SubscriberConfig) {
 			*wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = 1, 100*time.Millisecond, 100*time.Millisecond
 		})
@@ -160,9 +132,7 @@ func TestHangingProbeIsNotCounted(t *testing.T) {
 		close(reopen)
 		for _, marked := range []bool{false, false, true} { // nothing is done with the first two
 			msg := b.receive(messages, "a")
-			if len(msg.Metadata) > 0 != marked {
-				t.Fatalf("metadata %v, want a mark: %t", msg.Metadata, marked)
-			}
+			testkit.Require(t, !(len(msg.Metadata) > 0 != marked), "metadata %v, want a mark: %t", msg.Metadata, marked)
 			if marked {
 				msg.Ack()
 			}
@@ -180,15 +150,9 @@ func TestCloseAtShutValve(t *testing.T) {
 		msg := b.receive(messages, "a")
 		gate.Of(msg.Context()).Shut(make(chan struct{}))
 		msg.Nack()
-		b.ends("Close", func() {
-			if err := sub.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		if _, open := <-messages; open {
-			t.Error("a message came after Close")
-		}
-		messages = b.messages(b.subscriber())
-		b.receive(messages, "a").Ack()
+		testkit.Within(t, "Close", func() { testkit.Is(t, sub.Close(), nil) })
+		_, open := <-messages
+		testkit.Check(t, !open, "a message came after Close")
+		b.receive(b.messages(b.subscriber()), "a").Ack()
 	})
 }
