@@ -3,6 +3,7 @@ package delayed
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -27,41 +28,35 @@ const (
 )
 
 func (o order) relay() error {
-	db, err := sql.Open(o.Driver, o.Address)
-	if err != nil {
-		return err
-	}
-	store, err := NewStore(context.Background(), db, "shop")
-	if err != nil {
-		return err
-	}
+	db := testkit.Must(sql.Open(o.Driver, o.Address))
+	store := testkit.Must(NewStore(context.Background(), db, "shop"))
 	calls := 0
 	kill := func(step string) {
 		if step == o.Kill && calls >= o.After {
 			child.Kill()
 		}
 	}
-	relay, err := NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
+	relay := testkit.Must(NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
 		if calls++; calls > 1 {
 			kill(killDeleted)
 		}
 		kill(killTaken)
-		for _, msg := range messages {
-			_, err := store.db.Exec(context.Background(), store.db.Statement(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return store.note(messages)
 	}), RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
 		OnMoved: func(context.Context, Moved) { kill(killPublished) },
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	ctx, stop := child.Context()
 	defer stop()
 	return relay.Run(ctx)
+}
+
+// note writes down what is published.
+func (s *Store) note(messages []*message.Message) (err error) {
+	for _, msg := range messages {
+		_, also := s.db.Exec(context.Background(), s.db.Statement(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
+		err = errors.Join(err, also)
+	}
+	return err
 }
 
 // sinkFunc is a publisher.
@@ -82,26 +77,17 @@ func TestKilled(t *testing.T) {
 		for i := range kills {
 			o.Kill, o.After = []string{killTaken, killPublished, killDeleted}[i%3], 1+i%2
 			cmd := child.Command(t, o)
-			stdin, err := cmd.StdinPipe()
-			testkit.NoError(t, err)
+			stdin := testkit.Must(cmd.StdinPipe())
 			inTime := time.AfterFunc(patience, func() { _ = stdin.Close() })
-			err = cmd.Run()
+			err := cmd.Run()
 			inTime.Stop()
-			if err == nil {
-				t.Fatalf("the relay was not killed %s", o.Kill)
-			}
+			testkit.Require(t, err != nil, "the relay was not killed %s", o.Kill)
 		}
-		o.Kill = ""
-		cmd := child.Command(t, o)
-		stdin := testkit.Must(cmd.StdinPipe())
-		testkit.NoError(t, cmd.Start())
+		start(t, s, sinkFunc(func(messages ...*message.Message) error { return s.note(messages) }), RelayConfig{})
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
-		_ = stdin.Close()
-		testkit.NoError(t, cmd.Wait())
 		var all, different int
 		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different))
 		testkit.Check(t, different == n && all-different <= kills*20,
 			"%d different of %d are published %d times", different, n, all)
-		t.Logf("%d kills, %d published again", kills, all-different)
 	})
 }

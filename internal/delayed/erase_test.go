@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +19,7 @@ import (
 func TestErase(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s, ctx := newStore(t, d, address), t.Context()
-		theirs, err := NewStore(ctx, d.Open(t, address), "mail")
-		testkit.NoError(t, err)
+		theirs := testkit.Must(NewStore(ctx, d.Open(t, address), "mail"))
 		put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
 			t.Helper()
 			msg := message.NewMessage(id, []byte("{}"))
@@ -36,10 +36,9 @@ func TestErase(t *testing.T) {
 		put(s, "ann-due", ann, 0)
 		var b batch
 		eventually(t, "one is due", func() bool {
-			b, err = s.take(ctx, 1, time.Hour, front)
-			return err != nil || len(b.rows) == 1
+			b = testkit.Must(s.take(ctx, 1, time.Hour, front))
+			return len(b.rows) == 1
 		})
-		testkit.NoError(t, err)
 		before := 0
 		count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
 		byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
@@ -53,20 +52,17 @@ func TestErase(t *testing.T) {
 			{byMetadata, EraseOptions{Before: count}, Erased{n - 1, 1}},
 			{byMetadata, EraseOptions{}, Erased{0, 1}},
 		} {
-			if got, err := s.Erase(ctx, step.chosen, step.options); err != nil || got != step.want {
-				t.Errorf("step %d: %+v, %v, want %+v", i, got, err, step.want)
-			}
+			testkit.Equal(t, fmt.Sprint("step ", i), testkit.Must(s.Erase(ctx, step.chosen, step.options)), step.want)
 		}
 		testkit.Check(t, before == n+1+2+n, "the hook was called with %d messages", before)
 		testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
 		testkit.Returns(t, (Erased{1, 0}))(s.Erase(ctx, byMetadata, EraseOptions{}))
 		for who, want := range map[*Store]int{s: n, theirs: 1} {
-			if w, err := who.Waiting(ctx); err != nil || len(w) != 1 || w[0].Messages != want {
-				t.Errorf("%+v wait, %v, want %d", w, err, want)
-			}
+			testkit.Equal(t, who.Service(), strings.Join(whatWaits(t, who), ", "), fmt.Sprintf(`"orders" %d`, want))
 		}
 		stop := errors.New("no more")
-		got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, EraseOptions{Before: func(context.Context, []string) error { return stop }})
+		stops := EraseOptions{Before: func(context.Context, []string) error { return stop }}
+		got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, stops)
 		testkit.Check(t, errors.Is(err, stop) && got.Messages == 0, "%+v, %v", got, err)
 	})
 }

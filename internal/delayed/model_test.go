@@ -30,6 +30,7 @@ func TestModel(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
 		const second = time.Second
+		outer := t
 		rapid.Check(t, func(t *rapid.T) {
 			testkit.Must(s.db.DB().Exec(`DELETE FROM spillway_delayed`))
 			var now time.Duration
@@ -37,9 +38,7 @@ func TestModel(t *testing.T) {
 			byToken := map[string][]string{}
 			hands := []held{}
 			next := 0
-			fatal := func(err error) {
-				testkit.NoError(t, err)
-			}
+			fatal := func(err error) { testkit.NoError(t, err) }
 			hand := func() (held, bool) {
 				if len(hands) == 0 {
 					return held{}, false
@@ -64,8 +63,9 @@ func TestModel(t *testing.T) {
 				"wait": func(t *rapid.T) {
 					by := time.Duration(rapid.IntRange(1, 3).Draw(t, "by")) * 10 * second
 					now += by
-					_, err := s.db.DB().Exec(fmt.Sprintf(`UPDATE spillway_delayed SET due_at = due_at - %d, ready_at = ready_at - %d`, by.Microseconds(), by.Microseconds()))
-					fatal(err)
+					testkit.Must(s.db.DB().Exec(fmt.Sprintf(
+						`UPDATE spillway_delayed SET due_at = due_at - %[1]d, ready_at = ready_at - %[1]d`,
+						by.Microseconds())))
 				},
 				"take": func(t *rapid.T) {
 					time.Sleep(s.dialect.tick) // of what was put just now
@@ -83,9 +83,8 @@ func TestModel(t *testing.T) {
 					last := time.Duration(-1 << 62)
 					for _, taken := range b.rows {
 						r := rows[taken.msg.UUID]
-						if r == nil || r.ready > now || r.due < last {
-							t.Fatalf("%s is taken: %+v", taken.msg.UUID, r)
-						}
+						testkit.Require(t, r != nil && r.ready <= now && r.due >= last, "%s is taken: %+v",
+							taken.msg.UUID, r)
 						last, r.token, r.ready = r.due, b.token, now+25*second
 						byToken[b.token] = append(byToken[b.token], r.id)
 					}
@@ -119,8 +118,7 @@ func TestModel(t *testing.T) {
 					}
 				},
 				"": func(t *rapid.T) {
-					var n int
-					fatal(s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed`).Scan(&n))
+					n := kept(outer, s)
 					testkit.Require(t, n == len(rows), "%d are kept, want %d", n, len(rows))
 				},
 			})

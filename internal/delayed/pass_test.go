@@ -55,31 +55,23 @@ func TestRefusedIsPassedOver(t *testing.T) {
 	})
 }
 
-// A look from the start that was dear is not repeated for a time that its cost bounds, and a cheap one always is.
-func TestPass(t *testing.T) {
-	var p pass
-	now := time.Now()
-	reached := place{ready: 5}
-	from, full := p.begin(now)
-	testkit.Check(t, from == front && full, "the first look is not from the start")
-	p.looked(now, dear-1, reached)
-	from, full = p.begin(now)
-	testkit.Check(t, from == front && full, "after a cheap one the next is not from the start")
-	p.looked(now, 50*time.Millisecond, reached)
-	from, full = p.begin(now.Add(5*time.Second - 1))
-	testkit.Check(t, from == reached && !full, "a dear one is repeated too soon")
-	from, full = p.begin(now.Add(5 * time.Second))
-	testkit.Check(t, from == front && full, "a dear one is not repeated")
-	p.from, p.first = reached, map[string]place{"a": {}}
-	p.recovered(topics{"a": {refusals: maxRefusals}}, now)
-	testkit.Check(t, p.from == reached && len(p.first) == 1, "what a topic that refuses holds is not passed over")
-	due, in := p.probes(topics{"a": {refusals: maxRefusals, until: now.Add(time.Second)}}, now)
-	testkit.Check(t, len(due) == 0 && in == time.Second, "%v %v", due, in)
-	due, in = p.probes(topics{"a": {refusals: maxRefusals}}, now)
-	testkit.Check(t, len(due) == 1 && in == 0, "%v %v", due, in)
-	p.recovered(topics{}, now)
-	testkit.Check(t, p.from == (place{}) && len(p.first) == 0,
-		"what a topic holds that takes messages again is passed over")
+// A topic that refuses is left alone for longer and longer, and what is remembered of topics is bounded.
+func TestTopics(t *testing.T) {
+	all, now, last := topics{}, time.Now(), time.Duration(0)
+	for i := range 42 {
+		all.refused("a", 1, now)
+		wait := all.wait("a", now)
+		testkit.Check(t, wait <= maxTopicWait && (i < 2 && wait == 0 || i >= 2 && (wait > last || i > 9) &&
+			wait >= firstTopicWait/2),
+			"after %d refusals: %s", i+1, wait)
+		last = wait
+	}
+	all.took("a")
+	testkit.Check(t, len(all) == 0 && all.atOnce("a", 10) == 10, "what it took is not believed")
+	for i := range 3 * maxTopics {
+		all.refused(fmt.Sprint(i), 2, now.Add(time.Duration(i)*time.Millisecond))
+	}
+	testkit.Check(t, len(all) <= maxTopics && len(all) >= 50, "%d are remembered", len(all))
 }
 
 // With an old snapshot open, PostgreSQL keeps the index entries of deleted rows. A look that begins behind them reads
@@ -96,9 +88,8 @@ func TestDeadEntries(t *testing.T) {
 		testkit.Must(s.db.DB().Exec(statement))
 	}
 	here := testkit.Must(s.here(t.Context()))
-	if dear, cheap := s.buffers(t, front), s.buffers(t, here); dear < 100 || cheap*10 > dear {
-		t.Errorf("a look reads %d pages from the start, and %d from behind the dead rows", dear, cheap)
-	}
+	dear, cheap := s.buffers(t, front), s.buffers(t, here)
+	testkit.Check(t, dear >= 100 && cheap*10 <= dear, "a look reads %d pages from the start, %d from behind the dead rows", dear, cheap)
 }
 
 var pages = regexp.MustCompile(`Buffers: shared (?:hit=(\d+))? ?(?:read=(\d+))?`)
@@ -107,7 +98,7 @@ var pages = regexp.MustCompile(`Buffers: shared (?:hit=(\d+))? ?(?:read=(\d+))?`
 func (s *Store) buffers(t *testing.T, from place) (most int) {
 	t.Helper()
 	args := append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), time.Second.Microseconds())
-	err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+	testkit.NoError(t, s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 		var line string
 		err := rows.Scan(&line)
 		if found := pages.FindStringSubmatch(line); found != nil {
@@ -116,7 +107,6 @@ func (s *Store) buffers(t *testing.T, from place) (most int) {
 			most = max(most, hit+read)
 		}
 		return err
-	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.statements.next, args...)
-	testkit.NoError(t, err)
+	}, `EXPLAIN (ANALYZE, BUFFERS) `+s.statements.next, args...))
 	return most
 }

@@ -3,6 +3,7 @@ package delayed
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -68,18 +69,40 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func TestPut_refuses(t *testing.T) {
+// What cannot be is refused, and said without the bytes of an attacker. A nil argument is an error with a sentence.
+func TestRefuses(t *testing.T) {
 	s := on(t, databases.SQLite.New(t))
-	for name, err := range map[string]error{
-		"nil message": s.Put(t.Context(), "orders", nil, 0),
-		"no topic":    s.Put(t.Context(), "", newMessage("1"), 0),
-		"long topic":  s.Put(t.Context(), strings.Repeat("t", maxTopic+1), newMessage("1"), 0),
-		"long delay":  s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1),
-		"long id":     s.Put(t.Context(), "", newMessage("\x00"), 0),
-		"ended":       s.Put(ended(), "orders", newMessage("1"), 0),
-		"nil store":   (*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0),
+	r := testkit.Must(NewRelay(s, &outbox{}, RelayConfig{}))
+	relay := func(config RelayConfig) error { return testkit.Err(NewRelay(s, &outbox{}, config)) }
+	long := strings.Repeat("t", maxTopic+1)
+	var none context.Context
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"nil message":  {s.Put(t.Context(), "orders", nil, 0), " nil"},
+		"nil context":  {s.Put(none, "orders", newMessage("1"), 0), " nil"},
+		"nil store":    {(*Store)(nil).Put(t.Context(), "orders", newMessage("1"), 0), " nil"},
+		"no topic":     {s.Put(t.Context(), "", newMessage("\x00"), 0), ""},
+		"long topic":   {s.Put(t.Context(), long, newMessage("1"), 0), ""},
+		"long delay":   {s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1), ""},
+		"ended":        {s.Put(ended(), "orders", newMessage("1"), 0), ""},
+		"NewStore":     {testkit.Err(NewStore(none, s.db.DB(), "")), " nil"},
+		"Waiting":      {testkit.Err(s.Waiting(none)), " nil"},
+		"Run":          {r.Run(none), " nil"},
+		"runs none":    {(*Relay)(nil).Run(t.Context()), " nil"},
+		"Plugin":       {r.Plugin(nil), " nil"},
+		"no relay":     {(*Relay)(nil).Plugin(nil), " nil"},
+		"no store":     {testkit.Err(NewRelay(nil, &outbox{}, RelayConfig{})), " nil"},
+		"no publisher": {testkit.Err(NewRelay(s, (*outbox)(nil), RelayConfig{})), " nil"},
+		"small batch":  {relay(RelayConfig{Batch: -1}), "Batch is -1"},
+		"large batch":  {relay(RelayConfig{Batch: maxBatch + 1}), "Batch is 5001"},
+		"poll":         {relay(RelayConfig{Poll: 1}), "Poll"},
+		"lease":        {relay(RelayConfig{Lease: time.Millisecond}), "Lease"},
 	} {
-		testkit.Check(t, err != nil && !strings.Contains(err.Error(), "\x00"), "%s: %q", name, err)
+		testkit.Check(t, c.err != nil && strings.Contains(c.err.Error(), c.says) &&
+			!strings.Contains(c.err.Error(), "\x00"),
+			"%s: %v", name, c.err)
 	}
 	put(t, s, "orders", newMessage("1"), MaxDelay)
 	put(t, s, "orders", newMessage("2"), -MaxDelay)
@@ -150,50 +173,51 @@ func TestNewStore(t *testing.T) {
 	}
 }
 
+// whatWaits is what waits in a store, as topics with their numbers of messages.
+func whatWaits(t *testing.T, s *Store) (found []string) {
+	t.Helper()
+	for _, w := range testkit.Must(s.Waiting(t.Context())) {
+		found = append(found, fmt.Sprintf("%q %d", w.Topic, w.Messages))
+	}
+	return found
+}
+
 func TestWaiting(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := newStore(t, d, address)
-		if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 0 {
-			t.Fatal(waiting, err)
-		}
+		testkit.Equal(t, "waiting", len(whatWaits(t, s)), 0)
 		put(t, s, "a", newMessage("1"), time.Hour)
 		put(t, s, "\xff", newMessage("2"), -time.Hour)
 		put(t, s, "a", newMessage("3"), 2*time.Hour)
-		waiting, err := s.Waiting(t.Context())
-		testkit.Require(t, err == nil && len(waiting) == 2, "%v %v", waiting, err)
-		a, b := waiting[0], waiting[1]
-		if a.Topic != "a" || a.Messages != 2 || a.Next > time.Hour+s.dialect.tick || a.Next < 59*time.Minute {
-			t.Errorf("%+v", a)
-		}
-		testkit.Check(t, b.Topic == "\xff" && b.Messages == 1 && b.Next <= s.dialect.tick && b.Next >= -time.Minute,
-			"%+v", b)
+		testkit.Equal(t, "waiting", strings.Join(whatWaits(t, s), ", "), `"a" 2, "\xff" 1`)
+		all := testkit.Must(s.Waiting(t.Context()))
+		a, b := all[0].Next, all[1].Next
+		testkit.Check(t, a <= time.Hour+s.dialect.tick && a >= 59*time.Minute, "a is due in %s", a)
+		testkit.Check(t, b <= s.dialect.tick && b >= -time.Minute, "the other one is due in %s", b)
 		var rows []string
 		for i := range maxWaiting + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
-		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` + strings.Join(rows, ",")))
-		if waiting, err = s.Waiting(t.Context()); err != nil || len(waiting) != maxWaiting || waiting[0].Topic != "a" {
-			t.Error(len(waiting), err)
-		}
+		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` +
+			strings.Join(rows, ",")))
+		found := whatWaits(t, s)
+		testkit.Check(t, len(found) == maxWaiting && found[0] == `"a" 2`, "%d topics, first %s", len(found), found[0])
 	})
 }
 
 // Services on one table have each their own: what one put no other's relay publishes, nor counts.
 func TestServices(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		shop := newStore(t, d, address)
 		billing := testkit.Must(NewStore(t.Context(), d.Open(t, address), "billing"))
-		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
-			testkit.NoError(t, s.Put(t.Context(), "orders", newMessage(service), 0))
+		all := []*Store{newStore(t, d, address), billing}
+		for _, s := range all {
+			put(t, s, "orders", newMessage(s.Service()), 0)
 		}
-		for service, s := range map[string]*Store{"shop": shop, "billing": billing} {
-			if waiting, err := s.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 1 {
-				t.Error(service, waiting, err)
-			}
+		for _, s := range all {
+			testkit.Equal(t, s.Service(), strings.Join(whatWaits(t, s), ", "), `"orders" 1`)
 			time.Sleep(2 * s.dialect.tick)
-			if b, err := s.take(t.Context(), 10, time.Minute, front); err != nil || len(b.rows) != 1 || b.rows[0].msg.UUID != service {
-				t.Errorf("%s: %+v, %v", service, b, err)
-			}
+			b := testkit.Must(s.take(t.Context(), 10, time.Minute, front))
+			testkit.Check(t, len(b.rows) == 1 && b.rows[0].msg.UUID == s.Service(), "%s: %+v", s.Service(), b)
 		}
 	})
 }
@@ -203,19 +227,13 @@ func TestLeft(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
 		for range 2 { // the first search makes no table either
-			if waiting, err := Left(t.Context(), db, "shop"); err != nil || len(waiting) != 0 {
-				t.Fatalf("without a table: %v, %v", waiting, err)
-			}
+			testkit.Equal(t, "left without a table", len(testkit.Must(Left(t.Context(), db, "shop"))), 0)
 		}
 		testkit.Check(t, testkit.Err(db.Exec(`SELECT 1 FROM spillway_delayed`)) != nil, "the search made the table")
 		s := newStore(t, d, address)
-		testkit.NoError(t, s.Put(t.Context(), "orders.billing.retry", message.NewMessage("1", nil), time.Hour))
-		waiting, err := Left(t.Context(), db, s.Service())
-		if err != nil || len(waiting) != 1 || waiting[0].Topic != "orders.billing.retry" || waiting[0].Messages != 1 {
-			t.Errorf("%v, %v", waiting, err)
-		}
-		if waiting, err := Left(t.Context(), db, "another"); err != nil || len(waiting) != 0 {
-			t.Errorf("of another service: %v, %v", waiting, err)
-		}
+		put(t, s, "orders.billing.retry", newMessage("1"), time.Hour)
+		left := testkit.Must(Left(t.Context(), db, s.Service()))
+		testkit.Check(t, len(left) == 1 && left[0].Topic == "orders.billing.retry" && left[0].Messages == 1, "%v", left)
+		testkit.Equal(t, "left of another service", len(testkit.Must(Left(t.Context(), db, "another"))), 0)
 	})
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,63 +19,27 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-type inbox struct {
-	mu  sync.Mutex
-	ids []string
-}
-
-func (*inbox) Close() error { return nil }
-
-func (b *inbox) Publish(_ string, messages ...*message.Message) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, msg := range messages {
-		b.ids = append(b.ids, msg.UUID)
-	}
-	return nil
-}
-
-func (b *inbox) all() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.ids)
-}
-
 // billing handles messages of the topic orders until the test ends.
-func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc, plugins ...message.RouterPlugin) (publish func(ids ...string), stop func()) {
+func billing(t *testing.T, db *sql.DB, handler message.NoPublishHandlerFunc) (publish func(id string)) {
 	t.Helper()
-	sub, err := wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
+	sub := testkit.Must(wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
 		ConsumerGroup: "billing", PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond,
-	})
-	testkit.NoError(t, err)
+	}))
 	pub := testkit.Must(wmsql.NewPublisher(t.Context(), db, wmsql.PublisherConfig{}))
 	testkit.NoError(t, pub.InitializeTopics("orders"))
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	router.AddPlugin(plugins...)
-	router.AddConsumerHandler("billing", "orders", sub, handler)
-	done := make(chan error, 1)
-	go func() { done <- router.Run(context.Background()) }()
-	stop = sync.OnceFunc(func() {
-		testkit.Is(t, errors.Join(router.Close(), <-done, pub.Close()), nil)
+	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+		r.AddConsumerHandler("billing", "orders", sub, handler)
 	})
-	t.Cleanup(stop)
-	select {
-	case <-router.Running():
-	case err := <-done:
-		t.Fatal(err)
-	}
-	return func(ids ...string) {
-		t.Helper()
-		for _, id := range ids {
-			testkit.NoError(t, pub.Publish("orders", message.NewMessage(id, []byte("{}"))))
-		}
-	}, stop
+	return func(id string) { testkit.NoError(t, pub.Publish("orders", message.NewMessage(id, []byte("{}")))) }
 }
 
-func storeOn(t testing.TB, db *sql.DB) *delayed.Store {
+// waiting counts what waits in a store.
+func waiting(t *testing.T, store *delayed.Store) (n int) {
 	t.Helper()
-	store := testkit.Must(delayed.NewStore(t.Context(), db, "shop"))
-	return store
+	for _, w := range testkit.Must(store.Waiting(context.Background())) {
+		n += w.Messages
+	}
+	return n
 }
 
 // What a handler puts is in the transaction that consumes its message: it is rolled back and committed with it.
@@ -86,31 +48,20 @@ func TestPut_inTransaction(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			t.Parallel()
 			db := d.New(t)
-			store, out := storeOn(t, db), &inbox{}
-			relay := testkit.Must(delayed.NewRelay(store, out, delayed.RelayConfig{Poll: 5 * time.Millisecond}))
+			store := testkit.Must(delayed.NewStore(t.Context(), db, "shop"))
 			var tries atomic.Int64
-			publish, stop := billing(t, db, func(msg *message.Message) error {
-				try := tries.Add(1)
-				if err := store.Put(msg.Context(), "later", message.NewMessage(msg.UUID+string(rune('0'+try)), nil), 0); err != nil {
-					return err
+			publish := billing(t, db, func(msg *message.Message) error {
+				err := store.Put(msg.Context(), "later", message.NewMessage(msg.UUID, nil), time.Hour)
+				testkit.Equal(t, "what others see before the message is acked", waiting(t, store), 0)
+				if tries.Add(1) < 3 {
+					err = errors.Join(err, errors.New("rolled back"))
 				}
-				time.Sleep(50 * time.Millisecond) // a relay looks meanwhile
-				n := len(out.all())
-				testkit.Check(t, n <= 0, "%d are published before the message is acked", n)
-				if try < 3 {
-					return errors.New("rolled back")
-				}
-				return nil
-			}, relay.Plugin)
-			publish("1-")
-			testkit.Eventually(t, "it is published", func() bool { return len(out.all()) > 0 })
-			time.Sleep(50 * time.Millisecond)
-			stop()
-			if got := out.all(); !slices.Equal(got, []string{"1-3"}) {
-				t.Errorf("published: %v, of %d tries", got, tries.Load())
-			}
-			waiting, err := store.Waiting(t.Context())
-			testkit.Check(t, err == nil && len(waiting) == 0, "%v %v", waiting, err)
+				return err
+			})
+			publish("1")
+			testkit.Eventually(t, "it is there", func() bool { return waiting(t, store) > 0 })
+			testkit.Check(t, waiting(t, store) == 1 && tries.Load() == 3, "%d wait after %d tries", waiting(t, store),
+				tries.Load())
 		})
 	}
 }
@@ -119,11 +70,11 @@ func TestPut_inTransaction(t *testing.T) {
 // would commit by itself: a handler that ignores the error is not taken at its word, and the message comes again.
 func TestPut_deadlock(t *testing.T) {
 	db := databases.MariaDB.New(t)
-	store := storeOn(t, db)
+	store := testkit.Must(delayed.NewStore(t.Context(), db, "shop"))
 	testkit.Must(db.Exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`))
-	testkit.NoError(t, testkit.Err(db.Exec(`INSERT INTO accounts VALUES (1, 0)`)))
+	testkit.Must(db.Exec(`INSERT INTO accounts VALUES (1, 0)`))
 	var tries atomic.Int64
-	publish, _ := billing(t, db, func(msg *message.Message) error {
+	publish := billing(t, db, func(msg *message.Message) error {
 		try := tries.Add(1)
 		joined, err := chain.WriteJoined(msg.Context(), db, func(tx *sql.Tx) error {
 			_, err := tx.Exec(`UPDATE accounts SET n = n + 1 WHERE id = 1`)
@@ -134,9 +85,8 @@ func TestPut_deadlock(t *testing.T) {
 		if try > 1 {
 			return put()
 		}
-		if err := victim(db, put); mysql.Number(err) != mysql.Deadlock {
-			t.Errorf("put ended with %v, want a deadlock", err)
-		}
+		err = victim(db, put)
+		testkit.Check(t, mysql.Number(err) == mysql.Deadlock, "put ended with %v, want a deadlock", err)
 		return nil
 	})
 	publish("1")
@@ -147,9 +97,8 @@ func TestPut_deadlock(t *testing.T) {
 	testkit.Eventually(t, "it comes again and takes effect", func() bool { return applied() > 0 })
 	publish("2")
 	testkit.Eventually(t, "the next one takes effect", func() bool { return applied() > 1 })
-	if waiting, err := store.Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Messages != 2 || tries.Load() != 3 {
-		t.Errorf("%+v, %v, after %d tries", waiting, err, tries.Load())
-	}
+	testkit.Check(t, waiting(t, store) == 2 && tries.Load() == 3, "%d wait after %d tries", waiting(t, store),
+		tries.Load())
 }
 
 // victim lets put meet another transaction that has the gap where the row belongs, waits for the row of the account,
