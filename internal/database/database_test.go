@@ -14,6 +14,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature V9: a writer that is the victim of a deadlock, or finds another in its way, tries again. Other errors return
@@ -44,9 +45,7 @@ func TestWrite(t *testing.T) {
 					}
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, err, nil)
 			})
 		}
 		writers.Wait()
@@ -71,15 +70,14 @@ func TestWrite_givesUp(t *testing.T) {
 	for kind, undone := range map[int]error{0: stateError("40P01"), 1: &mysqldriver.MySQLError{Number: 1213}} {
 		db := database.Of(databases[kind].kind, databases[kind].fresh(t))
 		tries := 0
-		if err := db.Write(t.Context(), func(*sql.Tx) error { tries++; return fmt.Errorf("wrapped: %w", undone) }); !errors.Is(err, undone) || tries != 10 {
-			t.Error(err, tries)
-		}
+		err := db.Write(t.Context(), func(*sql.Tx) error { tries++; return fmt.Errorf("wrapped: %w", undone) })
+		testkit.Is(t, err, undone)
+		testkit.Equal(t, "tries", tries, 10)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		err := db.Write(ctx, func(*sql.Tx) error { <-ctx.Done(); return undone })
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, undone) {
-			t.Error(err)
-		}
+		err = db.Write(ctx, func(*sql.Tx) error { <-ctx.Done(); return undone })
+		testkit.Is(t, err, context.DeadlineExceeded)
+		testkit.Is(t, err, undone)
 	}
 }
 
@@ -91,19 +89,13 @@ func TestExec_waitsInTheRow(t *testing.T) {
 	err := db.Write(t.Context(), func(tx *sql.Tx) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := db.Exec(ctx, `INSERT INTO t VALUES (1)`); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(db.Exec(ctx, `INSERT INTO t VALUES (1)`)), context.DeadlineExceeded)
 		n := -1
 		err := db.Query(t.Context(), func() { n = 0 }, func(rows *sql.Rows) error { n++; return nil }, `SELECT a FROM t`)
-		if err != nil || n != 0 {
-			t.Error(n, err)
-		}
+		testkit.Check(t, err == nil && n == 0, "%v, %v", n, err)
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, err, nil)
 	if n, err := db.Exec(t.Context(), `INSERT INTO t VALUES (1), (2)`); n != 2 || err != nil {
 		t.Error(n, err)
 	}
@@ -114,9 +106,7 @@ func TestStatement(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := database.Of(d.kind, d.fresh(t))
 		var ms, us int64
-		if err := db.DB().QueryRow(db.Statement(`SELECT now_ms(), now_us()`)).Scan(&ms, &us); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, db.DB().QueryRow(db.Statement(`SELECT now_ms(), now_us()`)).Scan(&ms, &us))
 		if now := time.Now().UnixMilli(); ms < now-5000 || ms > now+5000 || us/1000 < ms-1000 || us/1000 > ms+1000 {
 			t.Error(ms, us, now)
 		}
@@ -128,9 +118,7 @@ func TestStatement(t *testing.T) {
 		}
 		var a, b []byte
 		err := db.DB().QueryRow(db.Statement(`SELECT a, b FROM t WHERE a = ? AND b = ?`), db.Text(readable), db.Bytes(hostile)).Scan(&a, &b)
-		if err != nil || string(a) != readable || string(b) != hostile {
-			t.Errorf("%q, %q, %v", a, b, err)
-		}
+		testkit.Check(t, err == nil && string(a) == readable && string(b) == hostile, "%q, %q, %v", a, b, err)
 	})
 }
 
@@ -138,13 +126,9 @@ func TestStatement(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db, err := database.Open(t.Context(), "test", d.fresh(t, `CREATE TABLE t (a INT)`), "shop")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		limit := db.Largest()
-		if (limit > 0) != (d.kind == database.MySQL) {
-			t.Fatal(limit)
-		}
+		testkit.Require(t, (limit > 0) == (d.kind == database.MySQL), "%v", limit)
 		_, err = db.Exec(t.Context(), `INSERT INTO missing VALUES (1)`)
 		if err == nil || db.TooLarge(err, 100) || db.TooLarge(nil, 1<<40) || db.TooLarge(context.Canceled, 1<<40) {
 			t.Error(err)
@@ -155,9 +139,7 @@ func TestTooLarge(t *testing.T) {
 				driver.ErrBadConn},
 			database.SQLite: {errors.New("string or blob too big (18)")},
 		}[d.kind] {
-			if !db.TooLarge(e, limit) {
-				t.Error(e)
-			}
+			testkit.Check(t, db.TooLarge(e, limit), "%v", e)
 		}
 	})
 }
@@ -210,9 +192,8 @@ func TestDetect(t *testing.T) {
 	} {
 		pool := sql.OpenDB(other{version})
 		db, err := database.Detect(t.Context(), pool)
-		if want != "" && (err != nil || db.Kind() != want) {
-			t.Errorf("%q is not taken for %s: %v", version, want, err)
-		}
+		testkit.Check(t, want == "" || !(err != nil || db.Kind() != want),
+			"%q is not taken for %s: %v", version, want, err)
 		says := fmt.Sprintf("%q", version)
 		if version == "" {
 			says = "unknown function"
@@ -222,9 +203,7 @@ func TestDetect(t *testing.T) {
 		}
 		_ = pool.Close()
 	}
-	if _, err := database.Detect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "nil") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(database.Detect(t.Context(), nil)), "nil")
 }
 
 // Promise P1: on a database server a service has a name, which names nothing else.
@@ -236,9 +215,8 @@ func TestValidateService(t *testing.T) {
 		for _, kind := range []database.Kind{database.Postgres, database.MySQL, database.SQLite} {
 			err := database.ValidateService(kind, service)
 			ok := want == "" || service == "" && kind == database.SQLite
-			if ok != (err == nil) || !ok && !strings.Contains(err.Error(), want) {
-				t.Errorf("%s, %q: %v", kind, service, err)
-			}
+			testkit.Check(t, ok == (err == nil) && (ok || strings.Contains(err.Error(), want)),
+				"%s, %q: %v", kind, service, err)
 		}
 	}
 }

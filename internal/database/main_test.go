@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,10 +68,7 @@ PRIMARY KEY (consumer, id))`, `INSERT INTO spillway_keys VALUES ('billing', '1',
 
 func openSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := testkit.Must(sql.Open("sqlite", path))
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }

@@ -11,25 +11,20 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Decision 14: behind a pooler in transaction mode, connections whose driver prepares statements are refused at the
 // start, by one instance and by several that start together. The error is the server's own, and names the remedy.
 func TestPoolerIsNoticed(t *testing.T) {
 	behind := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 5")
+	var starts sync.WaitGroup
 	for range 3 {
-		var starts sync.WaitGroup
-		for range 3 {
-			starts.Go(func() {
-				_, err := database.Detect(t.Context(), postgrestest.Open(t, behind))
-				refused(t, err)
-			})
-		}
-		starts.Wait()
+		starts.Go(func() { refused(t, testkit.Err(database.Detect(t.Context(), postgrestest.Open(t, behind)))) })
 	}
-	alone := postgrestest.Open(t, services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction"))
-	_, err := database.Detect(t.Context(), alone)
-	refused(t, err)
+	starts.Wait()
+	alone := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction")
+	refused(t, testkit.Err(database.Detect(t.Context(), postgrestest.Open(t, alone))))
 }
 
 func refused(t *testing.T, err error) {
@@ -41,28 +36,13 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// Decision 14: where no statement meets another session, a pooler is as good as none: with each remedy, and in session
-// mode.
+// Decision 14: where no statement meets another session, a pooler is as good as none: in session mode, and with the
+// remedies, with which TestPooler of package wmsql handles messages.
 func TestPoolerIsServed(t *testing.T) {
-	for name, row := range map[string]struct{ mode, add string }{
-		"exec":            {"transaction", "&default_query_exec_mode=exec"},
-		"simple protocol": {"transaction", "&default_query_exec_mode=simple_protocol"},
-		"cache describe":  {"transaction", "&default_query_exec_mode=cache_describe"},
-		"a session each":  {"session", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = "+row.mode) + row.add
-			for range 3 {
-				db := postgrestest.Open(t, address)
-				found, err := database.Detect(t.Context(), db)
-				if err != nil || found.Kind() != database.Postgres {
-					t.Fatal(err)
-				}
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
+	address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = session")
+	for range 3 {
+		found := testkit.Must(database.Detect(t.Context(), postgrestest.Open(t, address)))
+		testkit.Equal(t, "kind", found.Kind(), database.Postgres)
 	}
 }
 
@@ -72,15 +52,10 @@ func TestPoolOfOneConnection(t *testing.T) {
 		db := postgrestest.Open(t, postgrestest.Schema(t))
 		db.SetMaxOpenConns(most)
 		if most == 2 { // a handler has the other one
-			conn, err := db.Conn(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := testkit.Must(db.Conn(t.Context()))
 			defer func() { _ = conn.Close() }()
 		}
-		if _, err := database.Detect(t.Context(), db); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, testkit.Err(database.Detect(t.Context(), db)), nil)
 	}
 }
 
@@ -88,7 +63,6 @@ func TestPoolOfOneConnection(t *testing.T) {
 func TestDetectSaysTheError(t *testing.T) {
 	address := strings.Replace(postgrestest.Schema(t), "spillway:spillway@", "spillway:wrong@", 1)
 	_, err := database.Detect(t.Context(), postgrestest.Open(t, address))
-	if err == nil || !strings.Contains(err.Error(), "28P01") || strings.Contains(err.Error(), "none of") {
-		t.Errorf("%v", err)
-	}
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "28P01") && !strings.Contains(err.Error(), "none of"),
+		"%v", err)
 }

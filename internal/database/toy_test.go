@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 //go:embed testdata/toy
@@ -55,26 +56,16 @@ func (c *counters) get(ctx context.Context, name string) (n int, err error) {
 // Feature I1: a table more costs its SQL and its Go, which is above: it is made and upgraded on each database, and its
 // statements run there.
 func TestToyStore(t *testing.T) {
-	files, err := fs.Sub(toyFiles, "testdata/toy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := testkit.Must(fs.Sub(toyFiles, "testdata/toy"))
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := d.fresh(t)
 		first := counterTable(files)
 		first.Versions = first.Versions[:1]
-		if err := d.upgrade(t, db, first); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, d.upgrade(t, db, first))
 		exec(t, db, `INSERT INTO toy_counters (name, n) VALUES ('a', 3)`)
-		c, err := newCounters(t.Context(), db, counterTable(files))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Must(newCounters(t.Context(), db, counterTable(files)))
 		for name, want := range map[string]int{"a": 5, "b": 2} {
-			if err := c.add(t.Context(), name, 2); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, c.add(t.Context(), name, 2), nil)
 			if n, err := c.get(t.Context(), name); n != want || err != nil {
 				t.Errorf("%s is %d, want %d: %v", name, n, want, err)
 			}

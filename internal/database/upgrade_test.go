@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/schema"
 	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func (d testDatabase) upgrade(t testing.TB, db *sql.DB, table schema.Table) error {
@@ -24,10 +25,7 @@ func (d testDatabase) upgrade(t testing.TB, db *sql.DB, table schema.Table) erro
 func (d testDatabase) statements(t testing.TB) (all []string) {
 	t.Helper()
 	for _, name := range []string{"0001_versions.sql", "0002_keys.sql", "0003_leases.sql", "0027_keys_settled.sql"} {
-		text, err := fs.ReadFile(schema.Files(), string(d.kind)+"/"+name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Must(fs.ReadFile(schema.Files(), string(d.kind)+"/"+name))
 		for _, statement := range strings.SplitAfter(string(text), ";\n") {
 			if strings.TrimSpace(statement) != "" {
 				all = append(all, statement)
@@ -44,9 +42,8 @@ func (d testDatabase) wantKeys(t testing.TB, db *sql.DB, rows string) {
 		t.Errorf("recorded: %s", r)
 	}
 	before := d.state(t, db)
-	if !strings.Contains(before, "spillway_keys_applied_at") || strings.Count(before, "expires_at") != 1 {
-		t.Error(before)
-	}
+	testkit.Check(t, strings.Contains(before, "spillway_keys_applied_at") && strings.Count(before, "expires_at") == 1,
+		"%v", before)
 	if got := text(t, db, `SELECT COUNT(*) FROM spillway_keys WHERE id = '1' AND outputs = 'out' AND applied_at = 7 AND expires_at IS NULL AND fence IS NULL`); got != rows {
 		t.Errorf("%s rows, want %s", got, rows)
 	}
@@ -65,14 +62,10 @@ func TestUpgrade_tenAtOnce(t *testing.T) {
 			var all sync.WaitGroup
 			for range 10 {
 				db := d.open(t, address)
-				if err := db.Ping(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, db.Ping())
 				all.Go(func() {
 					<-start
-					if err := d.upgrade(t, db, keytable.Table); err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
 				})
 			}
 			close(start)
@@ -95,9 +88,7 @@ func TestUpgrade_cutShort(t *testing.T) {
 				if err := d.upgrade(t, db, keytable.Table); err != nil {
 					t.Fatalf("after %d statements: %v", k, err)
 				}
-				if k == len(all) && d.state(t, db) != found {
-					t.Error("something is done twice")
-				}
+				testkit.Check(t, k != len(all) || d.state(t, db) == found, "something is done twice")
 				d.wantKeys(t, db, rows)
 			}
 		}
@@ -161,9 +152,7 @@ func TestUpgrade_refuses(t *testing.T) {
 				}
 			}
 		}
-		if err := d.upgrade(t, nil, keytable.Table); err == nil || !strings.Contains(err.Error(), string(d.kind)+": the *sql.DB is nil") {
-			t.Error(err)
-		}
+		testkit.Says(t, d.upgrade(t, nil, keytable.Table), string(d.kind)+": the *sql.DB is nil")
 	})
 }
 
@@ -180,9 +169,8 @@ func TestUpgrade_requires(t *testing.T) {
 		"sql_mode=%27ANSI%27": "", "autocommit=0": "autocommit",
 	} {
 		err := database.Of(database.MySQL, mysqltest.Open(t, mysqltest.With(dsn, settings))).Upgrade(t.Context(), keytable.Table)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", settings, err)
-		}
+		testkit.Check(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)),
+			"%s: %v", settings, err)
 	}
 }
 
@@ -204,9 +192,7 @@ func TestUpgrade_fails(t *testing.T) {
 		}
 		more := keytable.Table
 		more.Versions = []schema.Version{more.Versions[0], {File: "0003_leases.sql", Columns: []string{"fence", "more"}}, more.Versions[2]}
-		if err := d.upgrade(t, db, more); err == nil || !strings.Contains(err.Error(), `without column "more"`) {
-			t.Error(err)
-		}
+		testkit.Says(t, d.upgrade(t, db, more), `without column "more"`)
 	})
 }
 
@@ -215,31 +201,20 @@ func TestUpgrade_mysqlWaits(t *testing.T) {
 	const name = `CONCAT('spillway_schema.', MD5(DATABASE()))`
 	d := databases[1]
 	db := d.fresh(t)
-	holder, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	holder := testkit.Must(db.Conn(t.Context()))
 	defer func() { _ = holder.Close() }()
-	if _, err := holder.ExecContext(t.Context(), `DO GET_LOCK(`+name+`, 10)`); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, testkit.Err(holder.ExecContext(t.Context(), `DO GET_LOCK(`+name+`, 10)`)))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // longer than it asks once
 	defer cancel()
-	if err := database.Of(d.kind, db).Upgrade(ctx, keytable.Table); err == nil || !strings.Contains(err.Error(), "others that upgrade") {
-		t.Error(err)
-	}
+	testkit.Says(t, database.Of(d.kind, db).Upgrade(ctx, keytable.Table), "others that upgrade")
 	if s := d.state(t, db); strings.Contains(s, "spillway") {
 		t.Error(s)
 	}
 	if err := d.upgrade(t, d.fresh(t), keytable.Table); err != nil { // in another database of the server
 		t.Error(err)
 	}
-	if _, err := holder.ExecContext(t.Context(), `DO RELEASE_LOCK(`+name+`)`); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.upgrade(t, db, keytable.Table); err != nil {
-		t.Error(err)
-	}
+	testkit.NoError(t, testkit.Err(holder.ExecContext(t.Context(), `DO RELEASE_LOCK(`+name+`)`)))
+	testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
 	if free := text(t, db, `SELECT IS_FREE_LOCK(`+name+`)`); free != "1" {
 		t.Error("the lock is kept")
 	}

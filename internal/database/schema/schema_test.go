@@ -7,31 +7,9 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-)
 
-// Feature I1: a table of the same name that is another is told apart by its columns and its key.
-func TestCheck(t *testing.T) {
-	keys := Table{Name: "keys", Key: []string{"b", "a"}, Versions: []Version{{Columns: []string{"a"}}, {Columns: []string{"b"}}}}
-	for _, c := range []struct {
-		columns, key []string
-		want         string
-	}{
-		{[]string{"a", "b"}, []string{"b", "a"}, ""},
-		{[]string{"b", "more", "a"}, []string{"b", "a"}, ""},
-		{[]string{"b"}, []string{"b", "a"}, `table "keys" exists without column "a"`},
-		{[]string{"a", "b"}, []string{"a", "b"}, `primary key (a, b) instead of (b, a)`},
-		{[]string{"a", "b"}, nil, `primary key ()`},
-	} {
-		err := keys.Check(Found{Columns: c.columns, Key: c.key})
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%v %v: %v", c.columns, c.key, err)
-		}
-	}
-	old := Found{Columns: []string{"a"}, Key: []string{"b", "a"}}
-	if keys.CheckFirst(old) != nil || keys.Check(old) == nil || keys.Complete(old) {
-		t.Error("a table of version 1 is not told from the newest")
-	}
-}
+	"github.com/watermill-spillway/spillway/internal/testkit"
+)
 
 var growing = []Step{{File: "1", Columns: []string{"a"}}, {File: "2", Columns: []string{"b", "c"}}}
 
@@ -53,12 +31,8 @@ func TestPending(t *testing.T) {
 		for _, step := range steps {
 			got += step.File
 		}
-		if err != nil {
-			got = err.Error()
-		}
-		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
-			t.Errorf("columns %q, recorded %q: %q, want %q", c.columns, c.recorded, got, c.want)
-		}
+		testkit.Check(t, err == nil && got == c.want || err != nil && c.want != "" && strings.Contains(err.Error(), c.want),
+			"columns %q, recorded %q: %q, %v, want %q", c.columns, c.recorded, got, err, c.want)
 	}
 }
 
@@ -66,13 +40,9 @@ func TestPending(t *testing.T) {
 func TestSplit(t *testing.T) {
 	got, err := Split("-- comment;\n\nCREATE a (\r\n\tb INT,\n  -- of b;\n\tc TEXT DEFAULT ';' -- no\n);  \nINSERT;\n-- end\n")
 	want := []string{"CREATE a (\n\tb INT,\n\tc TEXT DEFAULT ';' -- no\n)", "INSERT"}
-	if err != nil || strings.Join(got, "|") != strings.Join(want, "|") {
-		t.Errorf("%q, %v", got, err)
-	}
+	testkit.Check(t, err == nil && strings.Join(got, "|") == strings.Join(want, "|"), "%q, %v", got, err)
 	for _, text := range []string{"", "-- nothing;\n", "CREATE a", "CREATE a;\nINSERT"} {
-		if got, err := Split(text); err == nil {
-			t.Errorf("%q: %q", text, got)
-		}
+		testkit.Check(t, testkit.Err(Split(text)) != nil, "%q is split", text)
 	}
 }
 
@@ -82,26 +52,21 @@ func TestFiles(t *testing.T) {
 	var names []string
 	for _, folder := range []string{"postgres", "mysql", "sqlite"} {
 		entries, err := fs.ReadDir(Files(), folder)
-		if err != nil || len(entries) == 0 {
-			t.Fatalf("%d files: %v", len(entries), err)
-		}
+		testkit.Require(t, err == nil && len(entries) != 0, "%d files: %v", len(entries), err)
 		var here []string
 		for i, entry := range entries {
 			here = append(here, entry.Name())
-			if !strings.HasPrefix(entry.Name(), fmt.Sprintf("%04d_", i+1)) {
-				t.Errorf("file %d of %s is %s", i+1, folder, entry.Name())
-			}
+			testkit.Check(t, strings.HasPrefix(entry.Name(), fmt.Sprintf("%04d_", i+1)),
+				"file %d of %s is %s", i+1, folder, entry.Name())
 			all, err := statements(Files(), folder+"/"+entry.Name())
-			if err != nil || i > 0 && !strings.HasPrefix(all[len(all)-1], "INSERT INTO spillway_schema") {
-				t.Errorf("%s/%s does not end with a record of its version: %v", folder, entry.Name(), err)
-			}
+			testkit.NoError(t, err)
+			testkit.Check(t, i == 0 || strings.HasPrefix(all[len(all)-1], "INSERT INTO spillway_schema"),
+				"%s/%s does not end with a record of its version", folder, entry.Name())
 		}
 		if names == nil {
 			names = here
 		}
-		if !slices.Equal(here, names) {
-			t.Errorf("%s has %v, and others have %v", folder, here, names)
-		}
+		testkit.Check(t, slices.Equal(here, names), "%s has %v, and others have %v", folder, here, names)
 	}
 }
 
@@ -109,8 +74,6 @@ func TestFiles(t *testing.T) {
 func TestStepsRefuse(t *testing.T) {
 	table := Table{Versions: []Version{{File: "0001_a.sql"}}, Files: fstest.MapFS{"sqlite/0001_a.sql": {Data: []byte("CREATE")}}}
 	for _, folder := range []string{"sqlite", "mysql"} {
-		if _, err := table.Steps(folder); err == nil || !strings.Contains(err.Error(), folder+"/0001_a.sql") {
-			t.Error(err)
-		}
+		testkit.Says(t, testkit.Err(table.Steps(folder)), folder+"/0001_a.sql")
 	}
 }

@@ -13,36 +13,24 @@ import (
 
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func open(t *testing.T, dsn string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
-
 // Decision 8: one gate per database handle, for every caller.
 func TestGateOf(t *testing.T) {
-	a, b := open(t, "a"), open(t, "a")
+	a, b := testkit.Must(sql.Open("sqlite", "a")), testkit.Must(sql.Open("sqlite", "a"))
+	defer func() { _ = errors.Join(a.Close(), b.Close()) }()
 	first, again := GateOf(a), GateOf(a)
-	if first != again || first == GateOf(b) {
-		t.Fatal("the gate is not that of the handle")
-	}
+	testkit.Require(t, first == again && first != GateOf(b), "the gate is not that of the handle")
 }
 
 // Conventions: a handle that is gone leaves nothing in the registry.
 func TestGateForgotten(t *testing.T) {
 	key := func() weak.Pointer[sql.DB] {
-		db, err := sql.Open("sqlite", "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := testkit.Must(sql.Open("sqlite", "a"))
 		GateOf(db)
 		_ = db.Close()
 		return weak.Make(db)
@@ -54,9 +42,7 @@ func TestGateForgotten(t *testing.T) {
 		return ok
 	}
 	for deadline := time.Now().Add(time.Minute); known(); runtime.GC() {
-		if time.Now().After(deadline) {
-			t.Fatal("the gate is kept")
-		}
+		testkit.Require(t, !time.Now().After(deadline), "the gate is kept")
 	}
 }
 
@@ -64,16 +50,12 @@ func TestGateForgotten(t *testing.T) {
 func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		if err := g.Lock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, g.Lock(t.Context()))
 		var order []int
 		var wg sync.WaitGroup
 		for i := range 5 {
 			wg.Go(func() {
-				if err := g.Lock(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Is(t, g.Lock(t.Context()), nil)
 				order = append(order, i) // the race detector would see two at a time
 				g.Unlock()
 			})
@@ -81,24 +63,14 @@ func TestGate(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := g.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		testkit.Is(t, g.Lock(ctx), context.DeadlineExceeded)
 		g.Unlock()
 		wg.Wait()
 		for i, got := range order {
-			if got != i {
-				t.Fatalf("out of order: %v", order)
-			}
+			testkit.Require(t, got == i, "out of order: %v", order)
 		}
-		if err := g.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) { // although it is free
-			t.Error(err)
-		}
-		defer func() {
-			if recover() == nil {
-				t.Error("unlocking a free gate goes unnoticed")
-			}
-		}()
+		testkit.Is(t, g.Lock(ctx), context.DeadlineExceeded) // although it is free
+		defer func() { testkit.Check(t, recover() != nil, "unlocking a free gate goes unnoticed") }()
 		g.Unlock()
 	})
 }
@@ -109,23 +81,21 @@ func TestWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, last := range []error{nil, other} {
 			tries := 0
-			if err := WhileBusy(t.Context(), func() error {
+			testkit.Is(t, WhileBusy(t.Context(), func() error {
 				if tries++; tries < 20 {
 					return busy
 				}
 				return last
-			}); err != last || tries != 20 {
-				t.Fatal(err, tries)
-			}
+			}), last)
+			testkit.Equal(t, "tries", tries, 20)
 		}
-		began := time.Now()
-		if err := WhileBusy(t.Context(), func() error { return busy }); err != busy || time.Since(began).Round(time.Second) != maxBusy {
-			t.Fatal(err, time.Since(began))
-		}
+		began, always := time.Now(), func() error { return busy }
+		testkit.Equal(t, "after a long time", WhileBusy(t.Context(), always), busy)
+		testkit.Equal(t, "it takes", time.Since(began).Round(time.Second), maxBusy)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := WhileBusy(ctx, func() error { return busy }); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, busy) {
-			t.Fatal(err)
-		}
+		err := WhileBusy(ctx, always)
+		testkit.Is(t, err, context.DeadlineExceeded)
+		testkit.Is(t, err, busy)
 	})
 }
