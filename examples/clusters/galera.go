@@ -70,16 +70,13 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 	}
 	c.rounds = []round{
 		{name: "nothing, while commits meet on two nodes", breaks: func(context.Context, string) error { return nil }},
-		{name: "a node is killed", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "a node is killed", breaks: func(ctx context.Context, _ string) error {
 			return c.nodes[1].crashed(ctx, away)
 		}},
-		{name: "each node restarts", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
 		}},
-		{name: "a node hangs", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "a node hangs", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, c.nodes[1])
 		}},
 		{name: "a node is cut off from the others", breaks: func(ctx context.Context, _ string) error {

@@ -52,8 +52,7 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			}
 			return c.nodes[id].crashed(ctx, away)
 		}},
-		{name: "each broker restarts", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "each broker restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
 		}},
 		{name: "a leader hangs", breaks: func(ctx context.Context, topic string) error {

@@ -75,8 +75,7 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 			// a primary that starts waits for no replica until it is told to
 			return errors.Join(primary.restart(ctx, syscall.SIGTERM), lead(ctx, mariaPort, true))
 		}},
-		{name: "the primary hangs", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, primary)
 		}},
 		{name: "the replica is away", breaks: func(ctx context.Context, _ string) error {

@@ -71,12 +71,10 @@ func poolerCluster(mode, parameter string, size int) func(context.Context, strin
 		crash := func(ctx context.Context, _ string) error { return pooler.crashed(ctx, away) }
 		c.rounds = []round{
 			{name: "the pooler is killed", breaks: crash},
-			{name: "the pooler restarts", breaks: func(ctx context.Context,
-				_ string) error {
+			{name: "the pooler restarts", breaks: func(ctx context.Context, _ string) error {
 				return pooler.restart(ctx, syscall.SIGINT)
 			}},
-			{name: "the pooler hangs", breaks: func(ctx context.Context,
-				_ string) error {
+			{name: "the pooler hangs", breaks: func(ctx context.Context, _ string) error {
 				return hangs(ctx, 2*away, pooler)
 			}},
 			{name: "the pooler pauses", breaks: func(ctx context.Context, topic string) error {

@@ -72,16 +72,13 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 			return fmt.Sprintf(address, name)
 		}}
 	c.rounds = []round{
-		{name: "the primary restarts", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the primary restarts", breaks: func(ctx context.Context, _ string) error {
 			return primary.restart(ctx, syscall.SIGINT)
 		}},
-		{name: "the primary hangs", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, primary)
 		}},
-		{name: "the standby is away", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the standby is away", breaks: func(ctx context.Context, _ string) error {
 			return standby.crashed(ctx, away)
 		}},
 		{name: "the network between primary and standby is cut", breaks: func(ctx context.Context, _ string) error {

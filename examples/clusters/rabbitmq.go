@@ -77,16 +77,13 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 		return errors.Join(pub.InitializeTopics(topic), pub.Close())
 	}
 	c.rounds = []round{
-		{name: "the first node is killed", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the first node is killed", breaks: func(ctx context.Context, _ string) error {
 			return c.nodes[0].crashed(ctx, away)
 		}},
-		{name: "each node restarts", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
 		}},
-		{name: "the first node hangs", breaks: func(ctx context.Context,
-			_ string) error {
+		{name: "the first node hangs", breaks: func(ctx context.Context, _ string) error {
 			return hangs(ctx, 2*away, c.nodes[0])
 		}},
 		{name: "the first node is cut off from the others", breaks: func(ctx context.Context, _ string) error {

@@ -28,8 +28,7 @@ func columns() []column {
 		}
 	}
 	named := []column{
-		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console,
-			h *letters.Head) template.HTML {
+		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console, h *letters.Head) template.HTML {
 			return when(h.LastFailedAt)
 		}},
 		{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *letters.Head) string { return h.Handler }},
@@ -40,12 +39,10 @@ func columns() []column {
 		{Name: "class", Label: "Class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
 		{Name: "type", Label: "Error type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
 		{Name: "status", Label: "Status", value: plain(func(h *letters.Head) string { return operate.StatusWords(h.Status) })},
-		{Name: "first", Label: "First failure", value: func(_ *console,
-			h *letters.Head) template.HTML {
+		{Name: "first", Label: "First failure", value: func(_ *console, h *letters.Head) template.HTML {
 			return when(h.FirstFailedAt)
 		}},
-		{Name: "stored", Label: "Stored", value: func(_ *console,
-			h *letters.Head) template.HTML {
+		{Name: "stored", Label: "Stored", value: func(_ *console, h *letters.Head) template.HTML {
 			return when(h.StoredAt)
 		}},
 		{Name: "seen", Label: "Seen", Class: "number",
