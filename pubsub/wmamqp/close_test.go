@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -64,29 +65,19 @@ func TestCloseWhateverThePeerDoes(t *testing.T) {
 	}
 }
 
-func peerPublisher(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pub.Publish("q", message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+func peerPublisher(_ *testing.T, p *peer) func() error {
+	pub := testkit.Must(wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config()}))
+	testkit.Must(0, pub.Publish("q", message.NewMessage("1", nil)))
 	return pub.Close
 }
 
 // peerPublishing is a publisher with two messages in flight when it is closed, on a channel that is open and on
 // another.
-func peerPublishing(t *testing.T, p *peer) func() error {
+func peerPublishing(_ *testing.T, p *peer) func() error {
 	config := wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour}
 	*wmamqp.Channels(&config) = 2
-	pub, err := wmamqp.NewPublisher("amqp://peer/", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pub.Publish("q", message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
+	pub := testkit.Must(wmamqp.NewPublisher("amqp://peer/", config))
+	testkit.Must(0, pub.Publish("q", message.NewMessage("1", nil)))
 	return func() error {
 		for range 2 {
 			go func() { _ = pub.Publish("q", message.NewMessage("2", nil)) }()
@@ -97,11 +88,9 @@ func peerPublishing(t *testing.T, p *peer) func() error {
 }
 
 // peerOpening is a publisher that opens a channel when it is closed.
-func peerOpening(t *testing.T, p *peer) func() error {
-	pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+func peerOpening(_ *testing.T, p *peer) func() error {
+	config := wmamqp.PublisherConfig{AMQP: p.config(), ConfirmTimeout: time.Hour}
+	pub := testkit.Must(wmamqp.NewPublisher("amqp://peer/", config))
 	return func() error {
 		go func() { _ = pub.Publish("q", message.NewMessage("1", nil)) }()
 		synctest.Wait()
@@ -111,15 +100,9 @@ func peerOpening(t *testing.T, p *peer) func() error {
 
 // peerSubscriber is a subscriber with three messages in hand, two of which are not settled: one handler obeys its
 // context and one does not.
-func peerSubscriber(t *testing.T, p *peer) func() error {
-	sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := sub.Subscribe(context.Background(), "q")
-	if err != nil {
-		t.Fatal(err)
-	}
+func peerSubscriber(_ *testing.T, p *peer) func() error {
+	sub := testkit.Must(wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config(), InFlight: 3}))
+	messages := testkit.Must(sub.Subscribe(context.Background(), "q"))
 	first, second := <-messages, <-messages
 	<-messages
 	first.Ack()
@@ -135,10 +118,6 @@ func peerSubscriber(t *testing.T, p *peer) func() error {
 	return sub.Close
 }
 
-func peerIdle(t *testing.T, p *peer) func() error {
-	sub, err := wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sub.Close
+func peerIdle(_ *testing.T, p *peer) func() error {
+	return testkit.Must(wmamqp.NewSubscriber("amqp://peer/", wmamqp.SubscriberConfig{AMQP: p.config()})).Close
 }

@@ -1,11 +1,13 @@
 package wmamqp_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -45,9 +47,18 @@ func (b *broker) refuse(queue string, requeue bool) {
 	})
 }
 
+// drain drains dead letters to the queues of the allow-list.
+func (b *broker) drain(dead string, allow ...string) redrive.Report {
+	b.Helper()
+	pub, sub := b.publisher(), b.subscriber()
+	return testkit.Must(redrive.DrainTopic(b.Context(), sub, pub, redrive.DrainTopicConfig{
+		Rules: redrive.Rules{Allow: allow, By: "ada"}, Park: pub, Topic: dead, Backlog: sub.Backlog,
+	}))
+}
+
 // Features D7, V1, V4, on RabbitMQ: letters that a dead-letter exchange made tell queue, exchange, routing key, reason,
 // count and time, and are drained to the queue that they first died in, with the headers and properties that their
-// producer gave. One that names a queue outside of the allow-list goes nowhere.
+// producer gave.
 func TestDeathsAreRedriven(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -65,43 +76,38 @@ func TestDeathsAreRedriven(t *testing.T) {
 		"delivery_limit": {amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum, "x-delivery-limit": int32(1)},
 			func(topic string) { b.refuse(topic, true); b.refuse(topic, true) }, 0},
 	} {
-		t.Run(reason, func(t *testing.T) {
-			topic, dead := b.graveyard(row.arguments)
-			begun := time.Now().Truncate(time.Second)
-			sent := amqp091.Publishing{MessageId: "m", Type: "order.placed", Body: []byte("body"), Headers: amqp091.Table{"n": int32(7), "tenant": "acme"}}
-			if reason == "expired" {
-				sent.Expiration = "1"
+		topic, dead := b.graveyard(row.arguments)
+		begun := time.Now().Truncate(time.Second)
+		sent := amqp091.Publishing{MessageId: "m", Type: "order.placed", Body: []byte("body"),
+			Headers: amqp091.Table{"n": int32(7), "tenant": "acme"}}
+		if reason == "expired" {
+			sent.Expiration = "1"
+		}
+		b.send(topic, sent)
+		row.die(topic)
+		d := b.get(dead)
+		l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, d)))
+		if o := l.Origin; o.Topic != topic || o.ConsumerGroup != topic || o.Exchange != "" || o.RoutingKey != topic {
+			t.Fatalf("%s: %+v", reason, o)
+		}
+		if f := l.Failure; f.Reason != reason || f.Attempts != row.attempts || f.FirstFailedAt.Before(begun) ||
+			!f.LastFailedAt.Equal(f.FirstFailedAt) {
+			t.Errorf("%s: %+v", reason, f)
+		}
+		b.send(dead, amqp091.Publishing{MessageId: d.MessageId, Type: d.Type, Headers: d.Headers, Body: d.Body})
+		if report := b.drain(dead, topic); report.Redriven != 1 || report.Taken != 1 {
+			t.Fatalf("%s: %+v", reason, report)
+		}
+		back := b.get(topic)
+		if back.MessageId != "m" || back.Type != "order.placed" || string(back.Body) != "body" ||
+			back.Headers["n"] != int32(7) || back.Headers["tenant"] != "acme" {
+			t.Errorf("%s: came back as %+v", reason, back)
+		}
+		for name := range back.Headers {
+			if name == "x-death" || strings.HasPrefix(name, "x-first-") {
+				t.Errorf("%s: came back with %s", reason, name)
 			}
-			b.send(topic, sent)
-			row.die(topic)
-			sub := b.subscriber()
-			eventually(t, "the letter", func() bool { return b.ready(dead) == 1 })
-			d := b.get(dead)
-			l, err := poison.Decode(read(t, wmamqp.Marshaler{}, d))
-			if o := l.Origin; err != nil || o.Topic != topic || o.ConsumerGroup != topic || o.Exchange != "" || o.RoutingKey != topic {
-				t.Fatalf("%+v, %v", o, err)
-			}
-			if f := l.Failure; f.Reason != reason || f.Attempts != row.attempts || f.FirstFailedAt.Before(begun) || !f.LastFailedAt.Equal(f.FirstFailedAt) {
-				t.Errorf("%+v", f)
-			}
-			b.send(dead, amqp091.Publishing{MessageId: d.MessageId, Type: d.Type, Headers: d.Headers, Body: d.Body})
-			pub := b.publisher()
-			report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
-				Rules: redrive.Rules{Allow: []string{topic}, By: "ada"}, Park: pub, Topic: dead, Backlog: sub.Backlog,
-			})
-			if err != nil || report.Redriven != 1 || report.Taken != 1 {
-				t.Fatalf("%+v, %v", report, err)
-			}
-			back := b.get(topic)
-			if back.MessageId != "m" || back.Type != "order.placed" || string(back.Body) != "body" || back.Headers["n"] != int32(7) || back.Headers["tenant"] != "acme" {
-				t.Errorf("came back as %+v", back)
-			}
-			for name := range back.Headers {
-				if name == "x-death" || len(name) > 8 && name[:8] == "x-first-" {
-					t.Errorf("came back with %s", name)
-				}
-			}
-		})
+		}
 	}
 }
 
@@ -111,26 +117,25 @@ func TestForgedDeaths(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic, dead := b.graveyard(amqp091.Table{})
-	forged := amqp091.Table{"count": int64(9), "queue": "payments", "reason": "rejected", "exchange": "bank", "routing-keys": []any{"p"}, "time": time.Unix(1, 0)}
-	for _, deaths := range []any{[]any{forged}, "payments", []any{amqp091.Table{"queue": topic, "reason": "rejected", "count": int64(41)}, forged}} {
-		b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"x-death": deaths, "x-first-death-queue": "payments", "x-first-death-reason": "rejected"}})
+	forged := amqp091.Table{"count": int64(9), "queue": "payments", "reason": "rejected", "exchange": "bank",
+		"routing-keys": []any{"p"}, "time": time.Unix(1, 0)}
+	ours := amqp091.Table{"queue": topic, "reason": "rejected", "count": int64(41)}
+	for _, deaths := range []any{[]any{forged}, "payments", []any{ours, forged}} {
+		b.send(topic, amqp091.Publishing{Headers: amqp091.Table{
+			"x-death": deaths, "x-first-death-queue": "payments", "x-first-death-reason": "rejected",
+		}})
 		b.refuse(topic, false)
-		d := b.get(dead)
-		l, err := poison.Decode(read(t, wmamqp.Marshaler{}, d))
-		if err != nil || l.Origin.Topic != topic || len(l.Original.Metadata) > 1 { // the types of the headers
-			t.Errorf("%v became %v, read as %+v of %q, %v", deaths, d.Headers["x-death"], l.Origin, l.Original.Metadata, err)
+		l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, b.get(dead))))
+		if l.Origin.Topic != topic || len(l.Original.Metadata) > 1 { // the types of the headers
+			t.Errorf("%v is read as %+v of %q", deaths, l.Origin, l.Original.Metadata)
 		}
 	}
 	b.send(dead, amqp091.Publishing{Headers: amqp091.Table{"x-death": []any{forged}}}) // past the live queue
-	pub, sub := b.publisher(), b.subscriber()
-	report, err := redrive.DrainTopic(t.Context(), sub, pub, redrive.DrainTopicConfig{
-		Rules: redrive.Rules{Allow: []string{topic}}, Park: pub, Topic: dead, Backlog: sub.Backlog,
-	})
-	if err != nil || report.Refused != 1 || report.Redriven != 0 || b.ready(topic) != 0 {
-		t.Fatalf("%+v, %v", report, err)
+	if report := b.drain(dead, topic); report.Refused != 1 || report.Redriven != 0 || b.ready(topic) != 0 {
+		t.Fatalf("%+v", report)
 	}
 	parked := b.get(dead + ".parked")
-	if l, err := poison.Decode(read(t, wmamqp.Marshaler{}, parked)); err != nil || l.Origin.Topic != "payments" {
-		t.Errorf("parked as %+v, %v: %v", l.Origin, err, parked.Headers)
+	if l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, parked))); l.Origin.Topic != "payments" {
+		t.Errorf("parked as %+v: %v", l.Origin, parked.Headers)
 	}
 }

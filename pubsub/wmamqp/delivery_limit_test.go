@@ -6,6 +6,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -63,7 +64,7 @@ func TestFactNegativeDeliveryLimit(t *testing.T) {
 func TestNegativeDeliveryLimit(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	wants := func(t *testing.T, err error, words ...string) {
+	wants := func(err error, words ...string) {
 		t.Helper()
 		if b.isOld() {
 			says(t, err, append(words, "x-delivery-limit -1")...)
@@ -86,14 +87,11 @@ func TestNegativeDeliveryLimit(t *testing.T) {
 	} {
 		source := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = row.given })
 		topic := queue(row.there)
-		_, err := source.Subscribe(t.Context(), topic)
-		wants(t, err, "requeued for the first time", "leave the argument out")
-		wants(t, source.Declare(topic), "delete the queue")
+		wants(testkit.Err(source.Subscribe(t.Context(), topic)), "requeued for the first time", "leave the argument out")
+		wants(source.Declare(topic), "delete the queue")
 		dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = row.given })
-		wants(t, dead.InitializeTopics(queue(row.there)), "loses letters", "requeued for the first time")
+		wants(dead.InitializeTopics(queue(row.there)), "loses letters", "requeued for the first time")
 		dead = b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments, c.AllowLossyTopics = row.given, true })
-		if err := dead.InitializeTopics(queue(row.there)); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, dead.InitializeTopics(queue(row.there)))
 	}
 }

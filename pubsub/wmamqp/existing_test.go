@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -15,7 +14,6 @@ import (
 // only looks different is taken.
 func TestInitializeRefusesLossyQueues(t *testing.T) {
 	t.Parallel()
-	b := newBroker(t)
 	type table = amqp091.Table
 	const quorum, classic, stream = "quorum", "classic", "stream"
 	for name, row := range map[string]struct {
@@ -24,37 +22,34 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 		says      string // empty: it is taken
 		long      bool
 	}{
-		"length":             {arguments: table{"x-max-length": 3}, says: "x-max-length 3"},
-		"length, quorum":     {arguments: table{"x-queue-type": quorum, "x-max-length": int64(3)}, says: "x-max-length 3"},
-		"bytes":              {arguments: table{"x-max-length-bytes": 3000}, says: "x-max-length-bytes 3000"},
-		"drop-head":          {arguments: table{"x-max-length": 3, "x-overflow": "drop-head"}, says: "x-max-length 3"},
-		"expiry":             {arguments: table{"x-message-ttl": 600000}, says: "x-message-ttl 600000"},
-		"expiry, quorum":     {arguments: table{"x-queue-type": quorum, "x-message-ttl": 600000}, says: "x-message-ttl 600000"},
-		"unused":             {arguments: table{"x-expires": 600000}, says: "x-expires 600000"},
-		"delivery limit":     {arguments: table{"x-queue-type": quorum, "x-delivery-limit": 4, "x-max-in-memory-length": 5}, says: "x-delivery-limit 4"},
-		"age":                {arguments: table{"x-queue-type": stream, "x-max-age": "1h"}, says: "x-max-age 1h"},
-		"behind others":      {arguments: table{"x-queue-type": classic, "x-max-length": 3, "x-overflow": "reject-publish", "x-dead-letter-exchange": "a'b", "x-queue-mode": "lazy", "x-message-ttl": 7}, says: "x-message-ttl 7"},
-		"transient":          {transient: true, says: "durable false"},
-		"long name":          {arguments: table{"x-max-length": 3}, says: "x-max-length", long: true},
-		"rejects":            {arguments: table{"x-max-length": 3, "x-overflow": "reject-publish", "x-single-active-consumer": true}},
-		"rejects, quorum":    {arguments: table{"x-queue-type": quorum, "x-max-length": 3, "x-overflow": "reject-publish"}},
-		"reject and tell":    {arguments: table{"x-max-length-bytes": 3, "x-overflow": "reject-publish-dlx"}},
-		"routes on":          {arguments: table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "' but current is none", "x-max-priority": 3}},
-		"another type":       {arguments: table{"x-queue-mode": "lazy"}},
-		"another type, long": {long: true},
+		"length":         {arguments: table{"x-max-length": 3}, says: "x-max-length 3"},
+		"length, quorum": {arguments: table{"x-queue-type": quorum, "x-max-length": int64(3)}, says: "x-max-length 3"},
+		"expiry":         {arguments: table{"x-message-ttl": 600000}, says: "x-message-ttl 600000"},
+		"expiry, quorum": {arguments: table{"x-queue-type": quorum, "x-message-ttl": 600000}, says: "x-message-ttl 600000"},
+		"unused":         {arguments: table{"x-expires": 600000}, says: "x-expires 600000"},
+		"delivery limit": {arguments: table{"x-queue-type": quorum, "x-delivery-limit": 4, "x-max-in-memory-length": 5}, says: "x-delivery-limit 4"},
+		"age":            {arguments: table{"x-queue-type": stream, "x-max-age": "1h"}, says: "x-max-age 1h"},
+		"behind others":  {arguments: table{"x-queue-type": classic, "x-max-length": 3, "x-overflow": "reject-publish", "x-dead-letter-exchange": "a'b", "x-queue-mode": "lazy", "x-message-ttl": 7}, says: "x-message-ttl 7"},
+		"transient":      {transient: true, says: "durable false"},
+		"long name":      {arguments: table{"x-max-length": 3}, says: "x-max-length", long: true},
+		"rejects":        {arguments: table{"x-max-length": 3, "x-overflow": "reject-publish", "x-single-active-consumer": true}},
+		"routes on":      {arguments: table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "' but current is none", "x-max-priority": 3}},
+		"another type":   {arguments: table{"x-queue-mode": "lazy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
 			suffix := ""
 			if row.long {
 				suffix = strings.Repeat("n", 180)
 			}
 			queue := b.topic(suffix) + suffix
-			b.must(func(c *amqp091.Channel) error {
+			declare := func(c *amqp091.Channel) error {
 				_, err := c.QueueDeclare(queue, !row.transient, false, false, false, row.arguments)
 				return err
-			})
-			logger := watermill.NewCaptureLogger()
-			err := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger }).InitializeTopics(queue)
+			}
+			b.must(declare)
+			err := b.publisher().InitializeTopics(queue)
 			if row.says == "" && err != nil {
 				t.Fatal(err)
 			}
@@ -64,10 +59,7 @@ func TestInitializeRefusesLossyQueues(t *testing.T) {
 			if err := b.publisher(func(c *wmamqp.PublisherConfig) { c.AllowLossyTopics = true }).InitializeTopics(queue); err != nil {
 				t.Errorf("allowed: %v", err)
 			}
-			b.must(func(c *amqp091.Channel) error { // asking has changed nothing
-				_, err := c.QueueDeclare(queue, !row.transient, false, false, false, row.arguments)
-				return err
-			})
+			b.must(declare) // asking has changed nothing
 		})
 	}
 }

@@ -63,54 +63,37 @@ func (c *counting) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	return msg, err
 }
 
-func quorumArguments(c *amqp.Config) { c.Queue.Arguments = wmamqp.QuorumQueue(nil) }
-
-// Fact, feature D8: a header that is no string is requeued for ever, and what is behind it never delivered.
-// TestForeignHeadersAreDelivered shows that ours delivers both.
+// Fact, feature D8: a header that is no string is requeued for ever, and what is behind it never delivered. On a quorum
+// queue one nack is enough, because the broker then counts in a header. TestRedeliveryIsTheSameMessage shows that ours
+// delivers both.
 func TestFactWatermillRequeuesForeignHeaders(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	topic, m := b.queue(), &counting{}
-	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"n": int32(1)}})
-	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"s": "fine"}})
-	messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Marshaler = m }), topic)
-	eventually(t, "the message has come a hundred times", func() bool { return m.failed.Load() > 100 })
-	select {
-	case msg := <-messages:
-		t.Errorf("delivered: %v", msg.Metadata)
-	default:
+	for kind, headers := range map[string]amqp091.Table{"classic": {"n": int32(1)}, "quorum": nil} {
+		topic, m := b.queue(kind), &counting{}
+		b.send(topic, amqp091.Publishing{Headers: headers})
+		messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) {
+			c.Marshaler = m
+			if kind == "quorum" {
+				c.Queue.Arguments = wmamqp.QuorumQueue(nil)
+			}
+		}), topic)
+		if kind == "quorum" {
+			b.next(messages).Nack()
+		} else {
+			b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"s": "fine"}})
+		}
+		eventually(t, "the message has come a hundred times", func() bool { return m.failed.Load() > 100 })
+		select {
+		case msg := <-messages:
+			t.Errorf("%s: delivered: %v", kind, msg.Metadata)
+		default:
+		}
 	}
-}
-
-// Fact, feature D8: on a quorum queue one nack is enough, because the broker then counts in a header.
-// TestForeignHeadersAreDelivered shows that ours delivers it again.
-func TestFactWatermillCannotReadDeliveryCount(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic, m := b.queue("quorum"), &counting{}
-	b.send(topic, amqp091.Publishing{})
-	messages := b.subscribe(b.stockSubscriber(quorumArguments, func(c *amqp.Config) { c.Marshaler = m }), topic)
-	b.next(messages).Nack()
-	eventually(t, "it has come a hundred times", func() bool { return m.failed.Load() > 100 })
-}
-
-// Our marshaler in the stock subscriber reads both.
-func TestMarshalerInStockSubscriber(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue("quorum")
-	b.send(topic, amqp091.Publishing{Headers: everyType(), MessageId: "m"})
-	messages := b.subscribe(b.stockSubscriber(quorumArguments, func(c *amqp.Config) { c.Marshaler = wmamqp.Marshaler{} }), topic)
-	b.next(messages).Nack()
-	again := b.next(messages)
-	if again.UUID != "m" || again.Metadata["x-delivery-count"] != "1" || again.Metadata["bool"] != "true" {
-		t.Errorf("%s %v", again.UUID, again.Metadata)
-	}
-	again.Ack()
 }
 
 // Fact, feature D5: publishing to a queue that does not exist is no error, with confirms and mandatory on.
-// TestPublishIsConfirmed shows that it is one with ours.
+// TestPublishTogether shows that it is one with ours.
 func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -120,7 +103,7 @@ func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 	}
 }
 
-// Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishToFullQueue shows that
+// Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishAfterPolicy shows that
 // ours tells.
 func TestFactWatermillDoesNotConfirm(t *testing.T) {
 	t.Parallel()
@@ -129,9 +112,8 @@ func TestFactWatermillDoesNotConfirm(t *testing.T) {
 		t.Error("confirms are on")
 	}
 	topic, p := b.topic(), b.stockPublisher()
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(topic, true, false, false, false, amqp091.Table{amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish})
-		return err
+	b.declareWith(topic, amqp091.Table{
+		amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish,
 	})
 	for range 3 {
 		if err := p.Publish(topic, message.NewMessage("m", nil)); err != nil {

@@ -4,54 +4,39 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// Promise P3: Close in the middle of a handler ends its context, places no letter and counts no attempt, and the
-// message is delivered again only after the handler returned.
+// Promise P3: Close in the middle of a handler ends its context, and the message is delivered again only after the
+// handler returned.
 func TestCloseInHandler(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			b := newBroker(t)
 			topic := b.queue(kind)
 			b.send(topic, amqp091.Publishing{MessageId: "m"})
-			dead := b.publisher()
-			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-				t.Fatal(err)
-			}
-			started := make(chan struct{})
-			var running atomic.Bool
-			stop := b.run(topic, b.subscriber(patient), dead, poison.QueueConfig{}, func(msg *message.Message) error {
-				running.Store(true)
-				defer running.Store(false)
-				close(started)
-				<-msg.Context().Done()
-				time.Sleep(300 * time.Millisecond) // it takes a while to obey
-				return msg.Context().Err()
-			})
-			<-started
+			sub := b.subscriber(patient)
+			handled := b.next(b.subscribe(sub, topic))
 			second := b.subscribe(b.subscriber(), topic)
-			go stop()
+			closed := make(chan error, 1)
+			go func() { closed <- sub.Close() }()
+			<-handled.Context().Done()
+			b.none(second) // it takes a while to obey
+			handled.Nack()
 			msg := b.next(second)
-			if running.Load() {
-				t.Error("delivered again while the handler runs")
-			}
-			if d, _ := wmamqp.Counts(msg); msg.UUID != "m" || !d.Redelivered || msg.Metadata[poison.KeyAttempts] != "" {
+			if d, _ := wmamqp.Counts(msg); msg.UUID != "m" || !d.Redelivered || len(msg.Metadata) > 1 {
 				t.Errorf("%s %v", msg.UUID, msg.Metadata)
 			}
 			acks(t, msg)
-			stop()
-			if n := b.ready(topic + ".dlq"); n != 0 {
-				t.Errorf("%d letters", n)
-			}
+			b.closed("the subscriber", <-closed)
 		})
 	}
 }
@@ -75,14 +60,9 @@ func TestSubscribeContext(t *testing.T) {
 	cancel()
 	<-msg.Context().Done()
 	acks(t, msg)
-	eventually(t, "the channel is closed", func() bool {
-		select {
-		case _, open := <-messages:
-			return !open
-		default:
-			return false
-		}
-	})
+	if msg := testkit.Receive(t, "the channel is closed", messages); msg != nil {
+		t.Errorf("%s came", msg.UUID)
+	}
 	eventually(t, "the other message is back", func() bool { return b.ready(one) == 1 })
 	b.send(two, amqp091.Publishing{MessageId: "3"})
 	acks(t, b.next(others))
@@ -104,39 +84,24 @@ func (s *spy) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	return message.NewMessage(d.MessageId, d.Body), nil
 }
 
-// Promise P3: a channel that is lost alone, as after the broker's consumer_timeout, ends the context of the message: no
-// letter, no attempt counted, and with a handler that obeys one effect. The subscription goes on on a new channel.
+// Promise P3: a channel that is lost alone, as after the broker's consumer_timeout, ends the context of the message, and
+// the message comes again, once. The subscription goes on on a new channel.
 func TestChannelLostInHandler(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			b := newBroker(t)
-			topic := b.queue(kind)
+			topic, s := b.queue(kind), &spy{}
 			b.send(topic, amqp091.Publishing{MessageId: "m"})
-			dead, s := b.publisher(), &spy{}
-			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-				t.Fatal(err)
-			}
-			var runs, effects atomic.Int32
-			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler, *wmamqp.SettleGrace(c) = s, patience })
-			b.run(topic, sub, dead, poison.QueueConfig{},
-				func(msg *message.Message) error {
-					if runs.Add(1) == 1 {
-						_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
-						select {
-						case <-msg.Context().Done():
-							return msg.Context().Err()
-						case <-time.After(patience):
-							t.Error("the context lives on")
-						}
-					}
-					effects.Add(1)
-					return nil
-				})
-			eventually(t, "it is handled", func() bool { return effects.Load() == 1 && b.ready(topic) == 0 })
-			if runs.Load() != 2 || b.ready(topic+".dlq") != 0 {
-				t.Errorf("%d runs, %d letters", runs.Load(), b.ready(topic+".dlq"))
-			}
+			messages := b.subscribe(b.subscriber(patient, func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), topic)
+			first := b.next(messages)
+			_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
+			testkit.Within(t, "the end of the context", func() { <-first.Context().Done() })
+			first.Nack()
+			acks(t, b.next(messages))
+			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+			b.none(messages)
 		})
 	}
 }

@@ -11,23 +11,11 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
-// at returns the broker's URI with other hosts.
-func (b *broker) at(hosts ...string) string {
-	b.Helper()
-	of, err := url.Parse(b.uri)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return strings.Replace(b.uri, of.Host, strings.Join(hosts, ","), 1) + "?connection_timeout=3000"
-}
+// host is the broker's host and port, and at its URI with other hosts.
+func (b *broker) host() string { return testkit.Must(url.Parse(b.uri)).Host }
 
-func (b *broker) host() string {
-	b.Helper()
-	of, err := url.Parse(b.uri)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return of.Host
+func (b *broker) at(hosts ...string) string {
+	return strings.Replace(b.uri, b.host(), strings.Join(hosts, ","), 1) + "?connection_timeout=3000"
 }
 
 // Promise P1: with several nodes in the URI, a node that is away is passed over at the start, and a connection that is
@@ -61,9 +49,7 @@ func TestSeveralNodes(t *testing.T) {
 			hosts, later := fails(t, b)
 			uri := b.at(hosts...)
 			pub := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI = uri })
-			if err := pub.InitializeTopics(topic); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, pub.InitializeTopics(topic))
 			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = uri })
 			messages := b.subscribe(sub, topic)
 			for _, id := range []string{"before", "after"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -107,6 +108,7 @@ func TestPlacingAtClose(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			b := newBroker(t)
 			topic := b.queue(kind)
 			ids := b.numbered(topic, 8)
@@ -137,58 +139,16 @@ func TestPlacingAtClose(t *testing.T) {
 	}
 }
 
-// Promise P3: when the connection is lost, what is being placed comes again.
-func TestPlacingConnectionLost(t *testing.T) {
-	t.Parallel()
-	if unraced(t) {
-		return
-	}
-	b := newBroker(t)
-	topic, p := b.queue("quorum"), b.proxy()
-	ids := b.numbered(topic, 6)
-	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		c.AMQP.Connection.AmqpURI, *wmamqp.SettleGrace(c) = p.uri, 100*time.Millisecond
-	}), topic)
-	var placed []*message.Message
-	for _, id := range ids[:4] {
-		placed = append(placed, b.want(messages, id))
-		place(placed[len(placed)-1])
-	}
-	p.Cut()
-	for i, msg := range placed {
-		select {
-		case <-msg.Context().Done():
-		case <-time.After(patience):
-			t.Fatalf("the context of message %d outlived its connection", i)
-		}
-		if i%2 == 0 {
-			acks(t, msg) // which does not reach the broker
-		}
-	}
-	p.Heal()
-	if came := b.ack(messages, len(ids)); !slices.Equal(came, ids) {
-		t.Errorf("%q came again", came)
-	}
-	eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
-}
-
 // Where the broker lets no consumer ask for messages, those that are being placed leave the prefetch to the next ones,
 // and at its end the subscriber waits.
 func TestPlacingSingleActiveConsumer(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
+	for kind, arguments := range map[string]amqp091.Table{"classic": singleActive, "quorum": wmamqp.QuorumQueue(singleActive)} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			topic := b.topic()
-			arguments := amqp091.Table{"x-single-active-consumer": true}
-			if kind == "quorum" {
-				arguments = wmamqp.QuorumQueue(arguments)
-			}
-			b.must(func(c *amqp091.Channel) error {
-				_, err := c.QueueDeclare(topic, true, false, false, false, arguments)
-				return err
-			})
+			b.declareWith(topic, arguments)
 			ids := b.numbered(topic, 20)
 			messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(2)), topic)
 			acked := map[string]bool{}
@@ -203,20 +163,19 @@ func TestPlacingSingleActiveConsumer(t *testing.T) {
 	}
 }
 
-// Promise P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order,
-// whatever is fetched, and each message is acked once.
+// Promises P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order, whatever
+// is fetched, and each message is acked once.
 func TestPlacingKeepsOrder(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	random := testkit.Random(t)
 	for _, kind := range kinds {
 		for _, fetched := range []int{1, 5} {
+			random := rand.New(rand.NewPCG(random.Uint64(), 0))
 			t.Run(fmt.Sprint(kind, "/", fetched), func(t *testing.T) {
 				t.Parallel()
-				random := rand.New(rand.NewPCG(seed, uint64(fetched)))
 				b := newBroker(t)
 				topic := b.queue(kind)
-				ids := b.numbered(topic, 300)
+				ids := b.numbered(topic, 200)
 				messages := b.subscribe(b.subscriber(maxPlacing(1+random.IntN(20), 0), prefetch(fetched)), topic)
 				for _, id := range ids {
 					msg := b.want(messages, id)

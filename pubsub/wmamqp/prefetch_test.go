@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rabbitmq/amqp091-go"
-
 	"github.com/watermill-spillway/spillway/internal/gate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -18,15 +16,7 @@ func prefetch(n int) func(*wmamqp.SubscriberConfig) {
 // unfetched waits until n messages of a queue are at no consumer.
 func (b *broker) unfetched(queue string, n int) {
 	b.Helper()
-	var got int
-	eventually(b, "the messages of "+queue+" that no consumer has", func() bool {
-		b.must(func(c *amqp091.Channel) error {
-			q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
-			got = q.Messages
-			return err
-		})
-		return got == n
-	})
+	eventually(b, "the messages of "+queue+" that no consumer has", func() bool { return b.ready(queue) == n })
 }
 
 // While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once. Then it
@@ -108,32 +98,6 @@ func TestHeldMessageGivesBackPrefetched(t *testing.T) {
 		b.unfetched(topic, 3-i)
 		acks(t, msg)
 	}
-}
-
-// What the process requeues itself is not counted for the crash limit, although a quorum queue counts it.
-func TestGivenBackIsNotCounted(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.queue("quorum")
-	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
-		*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Millisecond, time.Millisecond
-	}), topic)
-	for i := range 30 {
-		msg := b.next(messages)
-		d, _ := wmamqp.Counts(msg)
-		if n, ok := wmamqp.DeliveryCount(msg); n != 0 || !ok || d.Count != i || d.Requeued != i {
-			t.Errorf("delivery %d: %+v counts as %d, %t", i, d, n, ok)
-		}
-		msg.Nack()
-	}
-	acks(t, b.next(messages))
-	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	again := b.next(messages)
-	if d, _ := wmamqp.Counts(again); d.Count != 0 || d.Requeued != 0 {
-		t.Errorf("a new message with the same id: %+v", d)
-	}
-	acks(t, again)
 }
 
 // Close ends a subscription that waits at its valve.

@@ -2,7 +2,6 @@ package wmamqp_test
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -29,61 +28,18 @@ func says(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// Feature D4: nil means that the message is in its queue; a queue that is not there is an error that names it, among
-// eight publishers at once too, and the channels stay in use.
-func TestPublishIsConfirmed(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	p, there, missing := b.publisher(), b.queue(), b.topic()
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for j := range 25 {
-				id := fmt.Sprintf("%d-%d", i, j)
-				if err := p.Publish(there, message.NewMessage(id, []byte("x"))); err != nil {
-					t.Errorf("%s: %v", id, err)
-				}
-				err := p.Publish(missing, message.NewMessage(id, nil))
-				says(t, err, "default exchange", missing, "NO_ROUTE")
-			}
-		})
-	}
-	all.Wait()
-	if n := b.ready(there); n != 200 {
-		t.Errorf("%d messages", n)
-	}
-}
-
-// Feature D4: a queue that refuses is an error.
-func TestPublishToFullQueue(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	p, name := b.publisher(), b.topic()
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(name, true, false, false, false, amqp091.Table{amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish})
-		return err
-	})
-	if err := p.Publish(name, message.NewMessage("1", nil)); err != nil {
-		t.Fatal(err)
-	}
-	says(t, p.Publish(name, message.NewMessage("2", nil)), "nack", name)
-}
-
-// Feature D4: a quorum queue that refused goes on when its policy goes. RabbitMQ never says so to the channel that was
-// refused.
+// Feature D4: a queue that refuses is an error. A quorum queue that refused goes on when its policy goes. RabbitMQ never
+// says so to the channel that was refused.
 func TestPublishAfterPolicy(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	p := b.publisher(func(config *wmamqp.PublisherConfig) { *wmamqp.Channels(config) = 2 })
 	name := b.queue(amqp091.QueueTypeQuorum)
 	policy := "of-" + name
-	services.RabbitMQCtl(t, "set_policy", policy, "^"+regexp.QuoteMeta(name)+"$", `{"max-length":3,"overflow":"reject-publish"}`, "--apply-to", "queues")
-	cleared := false
-	defer func() {
-		if !cleared {
-			services.RabbitMQCtl(t, "clear_policy", policy)
-		}
-	}()
+	services.RabbitMQCtl(t, "set_policy", policy, "^"+regexp.QuoteMeta(name)+"$",
+		`{"max-length":3,"overflow":"reject-publish"}`, "--apply-to", "queues")
+	clear := sync.OnceFunc(func() { services.RabbitMQCtl(t, "clear_policy", policy) })
+	defer clear()
 	publish := func() (refused int) {
 		var all sync.WaitGroup
 		var n atomic.Int64
@@ -99,8 +55,7 @@ func TestPublishAfterPolicy(t *testing.T) {
 		return int(n.Load())
 	}
 	testkit.Eventually(t, "the queue refuses on all channels", func() bool { return publish() == 100 })
-	services.RabbitMQCtl(t, "clear_policy", policy)
-	cleared = true
+	clear()
 	testkit.Eventually(t, "the queue takes all", func() bool { return publish() == 0 })
 }
 
@@ -150,12 +105,7 @@ func TestInitializeTopics(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := b.do(func(c *amqp091.Channel) error { // the same arguments are no error
-		_, err := c.QueueDeclare(topic+".dlq", true, false, false, false, wmamqp.QuorumQueue(nil))
-		return err
-	}); err != nil {
-		t.Errorf("not a plain quorum queue: %v", err)
-	}
+	b.declareWith(topic+".dlq", wmamqp.QuorumQueue(nil)) // the same arguments are no error
 	says(t, p.InitializeTopics("amq.forbidden"), `"amq.forbidden"`, "declare it")
 	says(t, p.InitializeTopics(strings.Repeat("q", 256)), "255")
 
@@ -163,12 +113,7 @@ func TestInitializeTopics(t *testing.T) {
 	if err := classic.InitializeTopics(topic + ".invalid"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.do(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(topic+".invalid", true, false, false, false, amqp091.Table{"x-queue-type": "classic"})
-		return err
-	}); err != nil {
-		t.Error(err)
-	}
+	b.declareWith(topic+".invalid", amqp091.Table{"x-queue-type": "classic"})
 }
 
 // Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared
@@ -205,8 +150,9 @@ func TestExchange(t *testing.T) {
 }
 
 // Promise P1: a configuration that could lose a message is an error at construction.
-func TestPublisherConfigRefusals(t *testing.T) {
+func TestConfigRefusals(t *testing.T) {
 	t.Parallel()
+	const none = "amqp://127.0.0.1:1/"
 	for want, change := range map[string]func(*wmamqp.PublisherConfig){
 		"Transactional": func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Transactional = true },
 		"Immediate":     func(c *wmamqp.PublisherConfig) { c.AMQP.Publish.Immediate = true },
@@ -214,36 +160,30 @@ func TestPublisherConfigRefusals(t *testing.T) {
 	} {
 		var config wmamqp.PublisherConfig
 		change(&config)
-		_, err := wmamqp.NewPublisher("amqp://127.0.0.1:1/", config)
-		says(t, err, want)
+		testkit.Says(t, testkit.Err(wmamqp.NewPublisher(none, config)), want)
+	}
+	for want, change := range map[string]func(*wmamqp.SubscriberConfig){
+		"NoRequeueOnNack": func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.NoRequeueOnNack = true },
+		"InFlight is -1":  inFlight(-1),
+		"InFlight is 101": inFlight(101),
+		"PrefetchCount 2": func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Qos.PrefetchCount = 2, 2 },
+		"Exclusive":       func(c *wmamqp.SubscriberConfig) { c.InFlight, c.AMQP.Consume.Exclusive = 2, true },
+		"AmqpURI":         func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = "amqp://other/" },
+	} {
+		var config wmamqp.SubscriberConfig
+		change(&config)
+		testkit.Says(t, testkit.Err(wmamqp.NewSubscriber(none, config)), want)
 	}
 	for uri, want := range map[string]string{"": "URI is empty", "http://x": "AMQP URI"} {
-		_, err := wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})
-		says(t, err, want)
+		testkit.Says(t, testkit.Err(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})), want)
+		testkit.Says(t, testkit.Err(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})), want)
 	}
 	b := newBroker(t)
-	for want, arguments := range map[string]amqp091.Table{
-		"x-message-ttl": {"x-message-ttl": 1000}, "x-expires": {"x-expires": 1000}, "x-max-length": {"x-max-length": 10},
-		"x-delivery-limit": {"x-delivery-limit": 5},
-	} {
-		p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = arguments })
+	for _, want := range []string{"x-message-ttl", "x-expires", "x-max-length", "x-delivery-limit"} {
+		p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = amqp091.Table{want: 1000} })
 		says(t, p.InitializeTopics("never"), want)
 	}
 	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.GenerateName = amqp.GenerateQueueNameConstant("other") })
 	says(t, p.InitializeTopics("topic"), `"topic"`, `"other"`, "agree")
 	says(t, p.Publish(strings.Repeat("k", 256), message.NewMessage("", nil)), "255")
-}
-
-// A closed publisher says so, at once and again.
-func TestPublisherClose(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	name := b.queue()
-	p := b.publisher()
-	for range 2 {
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	says(t, p.Publish(name, message.NewMessage("id", nil)), "closed")
 }

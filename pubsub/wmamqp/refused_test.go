@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
@@ -50,17 +50,14 @@ func hostile(t testing.TB) map[string]*message.Message {
 	})
 	messages := map[string]*message.Message{
 		"direct reply-to":  from(amqp091.Delivery{ReplyTo: directReplyTo, Headers: amqp091.Table{"n": int32(1)}}),
-		"reply-to of it":   from(amqp091.Delivery{ReplyTo: directReplyTo + ".g1h2"}),
 		"full properties":  from(amqp091.Delivery{ContentType: full, ContentEncoding: full, CorrelationId: full, ReplyTo: full, Type: full, AppId: full, Priority: 255, Timestamp: time.Unix(-5, 0)}),
 		"extreme headers":  from(amqp091.Delivery{Headers: extreme}),
 		"another's user":   from(amqp091.Delivery{UserId: "somebody", Expiration: "soon"}),
 		"routes":           with("CC", "elsewhere", "BCC", "elsewhere", "cc", "elsewhere"),
 		"long names":       with(strings.Repeat("n", 256), "v", strings.Repeat("x", 5000), "w", "x-spillway-literal-"+strings.Repeat("n", 250), ""),
 		"literal names":    with(strings.Repeat("x-spillway-literal-", 13)+"CC", "v"),
-		"broken value":     with(wmamqp.KeyHeaders, "AQ=="),
 		"large":            with("big", strings.Repeat("\x00\xff", 100<<10)),
 		"many":             with(),
-		"no id":            message.NewMessage("", nil),
 		"id":               message.NewMessage(strings.Repeat("i", 200<<10), []byte("body")),
 		"more than a text": with("_watermill_message_uuid", "forged", "x-spillway-long-names", "forged"),
 	}
@@ -73,7 +70,7 @@ func hostile(t testing.TB) map[string]*message.Message {
 		noise[i] = byte(' ' + random.IntN(90))
 	}
 	messages["nearly a frame, at random"] = with("noise", string(noise))
-	for _, left := range []int{0, 20, 100, 300, 500, 1500, 3000} { // of a frame
+	for _, left := range []int{0, 100, 500, 3000} { // of a frame
 		messages[fmt.Sprintf("all but %d bytes", left)] = with("big", strings.Repeat("x", 128<<10-left-80))
 	}
 	return messages
@@ -85,25 +82,15 @@ func TestLetterOfAnything(t *testing.T) {
 	b := newBroker(t)
 	topic := b.topic()
 	dead := b.publisher()
-	if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-		t.Fatal(err)
-	}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{
-		PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, dead.InitializeTopics(topic+".dlq"))
+	queue := lettersOf(dead, topic)
 	for name, msg := range hostile(t) {
 		t.Run(name, func(t *testing.T) {
 			if err := queue.Place(msg.Copy(), errors.New("failed")); err != nil {
 				t.Fatalf("%.500v", err)
 			}
 			d := b.get(topic + ".dlq")
-			letter, err := poison.Decode(read(t, wmamqp.Marshaler{}, d))
-			if err != nil {
-				t.Fatal(err)
-			}
+			letter := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, d)))
 			if d.Expiration != "" || d.UserId != "" || d.DeliveryMode != amqp091.Persistent || string(d.Body) != string(msg.Payload) {
 				t.Errorf("expiration %q, user %q, mode %d, body %q", d.Expiration, d.UserId, d.DeliveryMode, d.Body)
 			}
@@ -179,38 +166,29 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 		"transient":  {func(p *publishing) { p.DeliveryMode = amqp091.Transient }, false},
 		"CC":         {func(p *publishing) { p.Headers["CC"] = elsewhere }, true},
 		"copies":     {func(p *publishing) { p.Headers["BCC"] = []any{elsewhere} }, false},
-		"odd copies": {func(p *publishing) { p.Headers["CC"] = []any{int32(1)} }, false},
-		"all at once": {func(p *publishing) {
-			p.UserId, p.ReplyTo, p.Expiration, p.Headers["CC"] = "somebody", directReplyTo, "soon", elsewhere
-		}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Marshaler = rude{change: row.change} })
-			if err := p.InitializeTopics(topic + ".dlq"); err != nil {
-				t.Fatal(err)
-			}
-			live := message.NewMessage("live", nil)
-			live.Metadata["k"] = "v"
-			if err := p.Publish(elsewhere, live); row.refused && !errors.Is(err, classify.ErrRefused) || !row.refused && err != nil {
-				t.Errorf("live: %v", err)
-			}
-			b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
-			queue, err := poison.NewQueue(p, poison.QueueConfig{PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := queue.Place(message.NewMessage("m", []byte("body")), classify.Permanent(errors.New("failed"))); err != nil {
-				t.Fatal(err)
-			}
-			d := b.get(topic + ".dlq")
-			if d.Expiration != "" || d.DeliveryMode != amqp091.Persistent || string(d.Body) != "body" || d.Headers[poison.KeyFailureClass] != "permanent" {
-				t.Errorf("expiration %q, mode %d, body %q, headers %v", d.Expiration, d.DeliveryMode, d.Body, d.Headers)
-			}
-			if n := b.ready(elsewhere); n != 0 {
-				t.Errorf("%d copies of the letter", n)
-			}
-		})
+		p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Marshaler = rude{change: row.change} })
+		testkit.NoError(t, p.InitializeTopics(topic+".dlq"))
+		live := message.NewMessage("live", nil)
+		live.Metadata["k"] = "v"
+		if err := p.Publish(elsewhere, live); errors.Is(err, classify.ErrRefused) != row.refused || !row.refused && err != nil {
+			t.Errorf("%s: live: %v", name, err)
+		}
+		b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
+		testkit.NoError(t, lettersOf(p, topic).Place(message.NewMessage("m", []byte("body")), classify.Permanent(errors.New("failed"))))
+		d := b.get(topic + ".dlq")
+		if d.Expiration != "" || d.DeliveryMode != amqp091.Persistent || string(d.Body) != "body" ||
+			d.Headers[poison.KeyFailureClass] != "permanent" || b.ready(elsewhere) != 0 {
+			t.Errorf("%s: expiration %q, mode %d, body %q, headers %v", name, d.Expiration, d.DeliveryMode, d.Body, d.Headers)
+		}
 	}
+}
+
+// lettersOf is a queue that tries once to place the letters of topic.
+func lettersOf(p message.Publisher, topic string) *poison.Queue {
+	return testkit.Must(poison.NewQueue(p, poison.QueueConfig{
+		PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}},
+	}))
 }
 
 // Bad input: what an application's marshaler does to every message, and no broker takes, is an error that names it, and
@@ -233,5 +211,3 @@ func TestMarshalerThatNoBrokerTakes(t *testing.T) {
 		}
 	}
 }
-
-var _ amqp.Marshaler = rude{}

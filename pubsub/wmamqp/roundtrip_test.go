@@ -1,7 +1,6 @@
 package wmamqp_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"reflect"
@@ -12,9 +11,9 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // Promise P2, features D1 and V1: a message with everything AMQP has goes through the dead-letter queue and back, and
@@ -24,6 +23,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			b := newBroker(t)
 			topic := b.queue(kind)
 			copies := topic + ".other"
@@ -41,31 +41,21 @@ func TestRedriveRoundTrip(t *testing.T) {
 			dead := b.publisher()
 			var handled list
 			var redriven message.Message
-			sub := b.subscriber()
-			b.run(topic, sub, dead, poison.QueueConfig{}, func(msg *message.Message) error {
+			b.run(topic, b.subscriber(), dead, poison.QueueConfig{}, func(msg *message.Message) error {
 				if handled.add(msg.UUID); len(handled.get()) == 1 {
 					msg.Nack() // so that a quorum queue counts
 					return nil
-				}
-				if len(handled.get()) == 2 {
+				} else if len(handled.get()) == 2 {
 					return classify.Permanent(errors.New("failed"))
 				}
 				redriven = message.Message{UUID: msg.UUID, Metadata: maps.Clone(msg.Metadata), Payload: msg.Payload}
 				handled.add("done")
 				return nil
 			})
-			if err := dead.InitializeTopics(topic + ".dlq"); err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoError(t, dead.InitializeTopics(topic+".dlq"))
 			eventually(t, "the letter", func() bool { return b.ready(topic+".dlq") == 1 })
-			report, err := redrive.DrainTopic(context.Background(), sub, dead, redrive.DrainTopicConfig{
-				Rules:   redrive.Rules{Allow: []string{topic}},
-				Park:    dead,
-				Topic:   topic + ".dlq",
-				Backlog: sub.Backlog,
-			})
-			if err != nil || report.Redriven != 1 {
-				t.Fatalf("%+v %v", report, err)
+			if report := b.drain(topic+".dlq", topic); report.Redriven != 1 {
+				t.Fatalf("%+v", report)
 			}
 			eventually(t, "it is handled again", func() bool { return len(handled.get()) == 4 })
 			if redriven.UUID != sent.Headers["_watermill_message_uuid"] || string(redriven.Payload) != string(sent.Body) || redriven.Metadata[poison.KeyRedriveCount] != "1" {
@@ -73,10 +63,7 @@ func TestRedriveRoundTrip(t *testing.T) {
 			}
 			// What a foreign consumer would get.
 			redriven.Metadata = poison.Inside().ProducerMetadata(redriven.Metadata)
-			got, err := wmamqp.Marshaler{}.Marshal(&redriven)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := write(t, wmamqp.Marshaler{}, &redriven)
 			want := sent
 			want.Headers = maps.Clone(sent.Headers)
 			delete(want.Headers, "CC")

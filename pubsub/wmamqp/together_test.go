@@ -3,7 +3,6 @@ package wmamqp_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -13,7 +12,8 @@ import (
 )
 
 // Features D4 and D5: of many messages that callers publish at the same time on one channel, each is in its queue when
-// Publish returns nil, and a missing queue is the error of its own messages alone.
+// Publish returns nil, and a missing queue is the error of its own messages alone, and names it. A closed publisher says
+// so.
 func TestPublishTogether(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -38,7 +38,9 @@ func TestPublishTogether(t *testing.T) {
 		if !missing {
 			want++
 		}
-		if missing != (err != nil) || missing && !strings.Contains(err.Error(), "returned the message") {
+		if missing {
+			says(t, err, "returned the message", "default exchange", topic+"-missing", "NO_ROUTE")
+		} else if err != nil {
 			t.Errorf("message %d: %v", i, err)
 		}
 	}
@@ -48,6 +50,8 @@ func TestPublishTogether(t *testing.T) {
 		t.Errorf("%d of %d messages came", len(slices.Compact(ids)), want)
 	}
 	b.none(messages)
+	b.closed("the publisher", p.Close())
+	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed")
 }
 
 // Promise P1: when the connection is lost under many messages on one channel, each message whose Publish returned nil
