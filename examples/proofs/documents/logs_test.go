@@ -5,56 +5,38 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature O5: each log line of the library is an event of internal/logging, each event has a line, and the line has the
-// fields of the event.
+// Feature O5: each log line of the library is an event of internal/logging with fields of the event, and each event has
+// a line.
 func TestLogLines(t *testing.T) {
-	events := eventNames(t)
-	names := fieldNames(t)
-	packages := map[string]*logLines{}
+	p := logLines{t, eventNames(t), fieldNames(t), map[string]bool{}}
 	tree(t, ".go", func(at, text string) {
 		if strings.HasSuffix(at, "_test.go") || notLibrary(at) {
 			return
 		}
 		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, 0))
-		dir := path.Dir(at)
-		if packages[dir] == nil {
-			packages[dir] = &logLines{names: names, functions: map[string][]*ast.FuncDecl{}, uses: map[string][]*ast.FuncDecl{}}
-		}
-		packages[dir].read(t, at, file)
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				p.used[n.Name] = p.used[n.Name] || at == missesFile
+			case *ast.SelectorExpr:
+				p.used[n.Sel.Name] = p.used[n.Sel.Name] || isPackage(n.X, "logging")
+			case *ast.CallExpr:
+				p.call(at, n)
+			}
+			return true
+		})
 	})
-	with := map[string]bool{}
-	for _, p := range packages {
-		for _, f := range p.with {
-			maps.Copy(with, p.keys(t, f, 2))
-		}
-	}
-	for _, variable := range slices.Sorted(maps.Keys(events)) {
-		e, written, used := events[variable], maps.Clone(with), false
-		for _, p := range packages {
-			for _, f := range p.uses[variable] {
-				used = true
-				maps.Copy(written, p.keys(t, f, 2))
-			}
-			for _, args := range p.exact[variable] {
-				for _, key := range args {
-					testkit.Check(t, slices.Contains(e.Fields(), key),
-						"a line of logging.%s has the field %s, which the event lacks", variable, key)
-				}
-			}
-		}
-		testkit.Check(t, used, "no line is written of logging.%s: remove the event", variable)
-		for _, field := range e.Fields() {
-			testkit.Check(t, !used || written[field], "no line of logging.%s has the field %s", variable, field)
-		}
+	for _, variable := range slices.Sorted(maps.Keys(p.events)) {
+		testkit.Check(t, p.used[variable], "no line is written of logging.%s: remove the event", variable)
 	}
 }
 
@@ -75,112 +57,45 @@ func notLibrary(at string) bool {
 	return at == "pubsub/wmamqp/closing.go" // a logger that passes lines of watermill-amqp on
 }
 
-// logLines are the log lines of a package.
+// logLines are what the library writes.
 type logLines struct {
-	names     map[string]string // of fields, by their constants
-	functions map[string][]*ast.FuncDecl
-	uses      map[string][]*ast.FuncDecl // where an event is written, by its variable
-	exact     map[string][][]string      // the fields of a line whose fields stand beside it
-	with      []*ast.FuncDecl
+	*testing.T
+	events map[string]*logging.Event
+	names  map[string]string // of fields, by their constants
+	used   map[string]bool   // events
 }
 
-func (p *logLines) read(t *testing.T, at string, file *ast.File) {
-	if p.exact == nil {
-		p.exact = map[string][][]string{}
-	}
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok {
-			continue
-		}
-		p.functions[f.Name.Name] = append(p.functions[f.Name.Name], f)
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.Ident:
-				if at == missesFile {
-					p.uses[n.Name] = append(p.uses[n.Name], f)
-				}
-			case *ast.SelectorExpr:
-				if isPackage(n.X, "logging") {
-					p.uses[n.Sel.Name] = append(p.uses[n.Sel.Name], f)
-				}
-			case *ast.CallExpr:
-				p.call(t, at, f, n)
-			}
-			return true
-		})
-	}
-}
-
-func (p *logLines) call(t *testing.T, at string, f *ast.FuncDecl, call *ast.CallExpr) {
+func (p logLines) call(at string, call *ast.CallExpr) {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
 		return
 	}
 	switch name, n := method.Sel.Name, len(call.Args); {
 	case name == "Error" && n == 3, (name == "Info" || name == "Debug" || name == "Trace") && n == 2:
-		if !isPackage(method.X, "slog") {
-			t.Errorf("%s: %s writes a log line by itself. Declare an event in internal/logging, write it with logging.<Event>.Write(logger, err, "+
-				"logging.Fields{...}), and run TestEventsPage with -update", at, f.Name.Name)
-		}
-	case name == "With" && n == 1 && strings.Contains(strings.ToLower(nameOf(method.X)), "logger"):
-		p.with = append(p.with, f)
+		testkit.Check(p, isPackage(method.X, "slog"), "%s writes a log line with %s. Declare an event in internal/logging, "+
+			"write it with logging.<Event>.Write(logger, err, logging.Fields{...}), and run TestEventsPage with -update", at, name)
 	case name == "Write" && n == 3:
 		event, ok := method.X.(*ast.SelectorExpr)
-		if fields, literal := call.Args[2].(*ast.CompositeLit); ok && literal && isPackage(event.X, "logging") {
-			p.exact[event.Sel.Name] = append(p.exact[event.Sel.Name], slices.Collect(maps.Keys(p.of(t, fields))))
+		fields, literal := call.Args[2].(*ast.CompositeLit)
+		if !ok || !literal || !isPackage(event.X, "logging") {
+			return
+		}
+		for _, e := range fields.Elts {
+			key := p.key(e.(*ast.KeyValueExpr).Key)
+			testkit.Check(p, key == "" || slices.Contains(p.events[event.Sel.Name].Fields(), key),
+				"%s: a line of logging.%s has the field %s, which the event lacks", at, event.Sel.Name, key)
 		}
 	}
 }
 
-// keys are the keys of fields in f, and in the functions of its package that it calls.
-func (p *logLines) keys(t *testing.T, f *ast.FuncDecl, depth int) map[string]bool {
-	all := map[string]bool{}
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CompositeLit:
-			maps.Copy(all, p.of(t, n))
-		case *ast.IndexExpr:
-			if key := p.key(n.Index); key != "" {
-				all[key] = true
-			}
-		case *ast.CallExpr:
-			if depth > 0 {
-				for _, callee := range p.functions[nameOf(n.Fun)] {
-					maps.Copy(all, p.keys(t, callee, depth-1))
-				}
-			}
-		}
-		return true
-	})
-	return all
-}
-
-// of returns the keys of fields, and none of another literal.
-func (p *logLines) of(t *testing.T, literal *ast.CompositeLit) map[string]bool {
-	if kind := nameOf(literal.Type); kind != "Fields" && kind != "LogFields" {
-		return nil
-	}
-	keys := map[string]bool{}
-	for _, e := range literal.Elts {
-		pair := e.(*ast.KeyValueExpr)
-		key := p.key(pair.Key)
-		for constant, name := range p.names {
-			if _, text := pair.Key.(*ast.BasicLit); text && name == key {
-				t.Errorf("a field is named %q: name it logging.%s", name, constant)
-			}
-		}
-		keys[key] = true
-	}
-	return keys
-}
-
-func (p *logLines) key(e ast.Expr) string {
+func (p logLines) key(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
-		if key, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
-			return key
+		key, _ := strconv.Unquote(e.Value)
+		for constant, name := range p.names {
+			testkit.Check(p, name != key, "a field is named %q: name it logging.%s", key, constant)
 		}
+		return key
 	case *ast.SelectorExpr:
 		if isPackage(e.X, "logging") {
 			return p.names[e.Sel.Name]

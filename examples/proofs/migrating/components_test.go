@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	wmdelay "github.com/ThreeDotsLabs/watermill/components/delay"
-	"github.com/ThreeDotsLabs/watermill/components/fanin"
 	"github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/components/requeuer"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -102,43 +100,6 @@ func forwards(t *testing.T, b *shop.Shop, router *message.Router, middlewares ..
 	testkit.Must(forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, config))
 }
 
-// A FanIn has a router of its own, which no channel can be attached to: a message that its publisher refuses comes
-// again without end. Handlers that pass messages on do the same work, and such a message is dead-lettered.
-func TestMigratingFanIn(t *testing.T) {
-	for _, fans := range []bool{true, false} {
-		b := shop.New(t, false)
-		b.Outs.SetRefuse(func(msg *message.Message) error {
-			if msg.UUID == "id-0000" {
-				return errors.New("refused")
-			}
-			return nil
-		})
-		var stop func()
-		if fans {
-			fan, err := fanin.NewFanIn(shop.StaysOpen(b.Source), b.Outs, fanin.Config{SourceTopics: []string{"orders"}, TargetTopic: "invoices"}, nil)
-			testkit.NoError(t, err)
-			done := make(chan error, 1)
-			go func() { done <- fan.Run(t.Context()) }()
-			<-fan.Running()
-			stop = func() {
-				testkit.Is(t, errors.Join(fan.Close(), <-done), nil)
-			}
-		} else {
-			stop = b.Run(b.Channel().Attach, message.PassthroughHandler)
-		}
-		b.Publish(shop.Numbered(3)...)
-		b.Eventually("the others are passed on", func() bool { return slices.Equal(b.Outs.IDs(), []string{"id-0001", "id-0002"}) })
-		if fans {
-			b.Eventually("the refused one comes again and again", func() bool { return len(b.Outs.TriedIDs()) > 100 })
-		} else {
-			b.Eventually("the refused one is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-		}
-		stop()
-		n := len(b.Waiting())
-		testkit.Check(t, (n == 0) == fans, "fans in %v: %d letters", fans, n)
-	}
-}
-
 // A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a
 // message that is dead-lettered again is the same letter.
 func TestMigratingPersistentGoChannel(t *testing.T) {
@@ -205,20 +166,4 @@ func redriving(t *testing.T, b *shop.Shop) *redrive.Handler {
 	handler, err := redrive.NewHandler(b.Source, redrive.HandlerConfig{Park: b.Letters, MinWait: -1, Rules: redrive.Rules{Allow: []string{"orders"}}})
 	testkit.NoError(t, err)
 	return handler
-}
-
-// Watermill's components/delay writes metadata, which most pub/subs do not heed: the message is handled at once. The
-// channel leaves the metadata as they are.
-func TestMigratingDelay(t *testing.T) {
-	b := shop.New(t, false)
-	stop := b.Run(b.Channel().Attach, func(msg *message.Message) ([]*message.Message, error) {
-		testkit.Check(t, msg.Metadata.Get(wmdelay.DelayedForKey) == "1h0m0s", "its metadata are %v", msg.Metadata)
-		return nil, b.Apply(msg)
-	})
-	defer stop()
-	delayed := testkit.Must(wmdelay.NewPublisher(b.Source, wmdelay.PublisherConfig{AllowNoDelay: true}))
-	msg := message.NewMessage("order", nil)
-	msg.SetContext(wmdelay.WithContext(context.Background(), wmdelay.For(time.Hour)))
-	testkit.NoError(t, delayed.Publish("orders", msg))
-	b.Eventually("it is handled at once", func() bool { return len(b.Effects()) == 1 })
 }

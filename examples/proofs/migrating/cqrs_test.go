@@ -124,45 +124,6 @@ func TestMigratingGroup(t *testing.T) {
 	}
 }
 
-// What a handler publishes through a bus is published at each attempt, with a new id each time. With ids that OnPublish
-// derives from the message that is handled, consumers recognise the copies.
-func TestMigratingBus(t *testing.T) {
-	for name, onPublish := range map[string]cqrs.OnEventSendFn{
-		"new ids": nil,
-		"derived ids": func(params cqrs.OnEventSendParams) error {
-			if cause := cqrs.OriginalMessageFromCtx(params.Message.Context()); cause != nil {
-				params.Message.UUID = cause.UUID + "/" + params.EventName
-			}
-			return nil
-		},
-	} {
-		b := shop.New(t, false)
-		bus := testkit.Must(cqrs.NewEventBusWithConfig(b.Outs, cqrs.EventBusConfig{
-			GeneratePublishTopic: func(cqrs.GenerateEventPublishTopicParams) (string, error) { return "events", nil },
-			OnPublish:            onPublish, Marshaler: cqrs.JSONMarshaler{},
-		}))
-		var runs atomic.Int32
-		stop := b.Run(func(router *message.Router) {
-			b.Channel().Attach(router)
-			commands(t, b, router, nil, cqrs.NewCommandHandler("place", func(ctx context.Context, c *orderPlaced) error {
-				if err := bus.Publish(ctx, c); err != nil {
-					return err
-				}
-				if runs.Add(1) < 3 {
-					return errTwice
-				}
-				return nil
-			}))
-		}, message.PassthroughHandler)
-		command(t, b, "command")
-		b.Eventually("three events are published", func() bool { return len(b.Outs.IDs()) == 3 })
-		stop()
-		if different := len(slices.Compact(b.Outs.IDs())); different != map[string]int{"new ids": 3, "derived ids": 1}[name] {
-			t.Errorf("%s: %d of 3 ids differ", name, different)
-		}
-	}
-}
-
 type orderPlaced struct{ Order string }
 
 // An event that no handler of a group knows is acked and gone with AckOnUnknownEvent, and dead-lettered without.

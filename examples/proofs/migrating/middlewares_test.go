@@ -2,7 +2,6 @@ package migrating_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -28,31 +27,6 @@ func outside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) fun
 
 func inside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func(*message.Router) {
 	return func(router *message.Router) { ch.Attach(router); router.AddMiddleware(middlewares...) }
-}
-
-// CorrelationID works inside: outputs carry the id, and so do the dead letter and the message that is redriven.
-func TestMigratingCorrelationID(t *testing.T) {
-	b := shop.New(t, false)
-	var repaired atomic.Bool
-	stop := b.Run(inside(b.Channel(), wm.CorrelationID), func(msg *message.Message) ([]*message.Message, error) {
-		if !repaired.Load() {
-			return nil, classify.Permanent(errors.New("no such customer"))
-		}
-		return []*message.Message{message.NewMessage("invoice", nil)}, b.Apply(msg)
-	})
-	defer stop()
-	msg := message.NewMessage("order", nil)
-	wm.SetCorrelationID("journey", msg)
-	b.Publish(msg)
-	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	id := wm.MessageCorrelationID(b.Waiting()[0].Letter.Original)
-	testkit.Check(t, id == "journey", "the letter has correlation id %q", id)
-	repaired.Store(true)
-	if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
-		t.Fatal(err)
-	}
-	b.Eventually("it produced its output", func() bool { return len(b.Outs.IDs()) == 1 })
-	testkit.Equal(t, "the output has correlation id", wm.MessageCorrelationID(b.Outs.Taken[0]), "journey")
 }
 
 // Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns,
@@ -93,42 +67,6 @@ func TestMigratingTimeout(t *testing.T) {
 			if again := given.Load() == 1; again != (name == "outside") || runs.Load() != 2 || len(b.Waiting()) != 0 {
 				t.Errorf("given back %v, %d runs, %d letters", again, runs.Load(), len(b.Waiting()))
 			}
-		})
-	}
-}
-
-// Throttle belongs outside. Inside it waits in the receiver's transaction, which on SQLite keeps all writers of the
-// file waiting.
-func TestMigratingThrottle(t *testing.T) {
-	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
-		t.Run(name, func(t *testing.T) {
-			b := shop.New(t, false)
-			var file string
-			testkit.NoError(t, b.DB.QueryRow(`SELECT file FROM pragma_database_list`).Scan(&file))
-			other, err := sql.Open("sqlite", file) // another program, which does not wait for locks
-			testkit.NoError(t, err)
-			defer other.Close()
-			entered, left, seen := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			signal := func(to chan<- struct{}) {
-				select {
-				case to <- struct{}{}:
-				case <-seen: // the message can come again
-				}
-			}
-			throttle := wm.NewThrottle(1, 100*time.Millisecond)
-			waits := func(h message.HandlerFunc) message.HandlerFunc {
-				after := throttle.Middleware(func(msg *message.Message) ([]*message.Message, error) { signal(left); return h(msg) })
-				return func(msg *message.Message) ([]*message.Message, error) { signal(entered); return after(msg) }
-			}
-			stop := b.Run(where(b.Channel(), waits), func(msg *message.Message) ([]*message.Message, error) { return nil, b.Apply(msg) })
-			b.Publish(shop.Numbered(1)...)
-			<-entered
-			_, err = other.Exec(`CREATE TABLE others (id TEXT)`)
-			<-left
-			close(seen)
-			stop()
-			testkit.Check(t, (err != nil) == (name == "inside"),
-				"while the message waits for its turn, another writer gets: %v", err)
 		})
 	}
 }
