@@ -28,15 +28,19 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 }
 
 func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
-	if f.causesOnly() {
-		if err := s.fillCauses(ctx); err != nil {
-			return 0, err
+	upTo, all := f.MaxSeq, f
+	if all.MaxSeq = 0; all.causesOnly() {
+		few := upTo == 0
+		if !few {
+			last, err := s.lastSeq(ctx)
+			if err != nil {
+				return 0, err
+			}
+			few = last-upTo <= window
 		}
-		tables, number, w := s.numbers(f)
-		err = s.read(ctx, func() {}, func(rows *sql.Rows) error {
-			return rows.Scan(&n)
-		}, `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), w.args...)
-		return n, err
+		if few {
+			return s.countByCauses(ctx, all, upTo)
+		}
 	}
 	if len(f.Metadata) > 0 {
 		err = s.withMetadata(ctx, f, false, func(candidate) bool { n++; return true })
@@ -54,6 +58,25 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 		n += some
 		return true, err
 	})
+	return n, err
+}
+
+// countByCauses counts from the numbers of the causes. If upTo is a Seq, letters behind it are taken off, by the same
+// statement: both are of one moment.
+func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int, err error) {
+	if err := s.fillCauses(ctx); err != nil {
+		return 0, err
+	}
+	tables, number, w := s.numbers(f)
+	query, read := `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), s.read
+	if upTo > 0 {
+		f.After = upTo
+		behind := s.where(f)
+		query = `SELECT (` + query + `) - (SELECT COUNT(*) FROM spillway_dead_letters` + behind.String() + `)`
+		read = s.readPlanned
+		w.args = append(w.args, behind.args...)
+	}
+	err = read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) }, query, w.args...)
 	return n, err
 }
 
