@@ -7,35 +7,16 @@ import (
 	"strings"
 )
 
-// account says afterwards, by id, what became of the messages.
+// account says afterwards what became of the messages.
 type account struct {
 	*cell
-	kills   int
-	problem map[string][]string
-	died    map[string]int
+	died map[string]int // processes, by step
 }
 
-func newAccount(c *cell, kills int) *account {
-	return &account{cell: c, kills: kills, problem: map[string][]string{}, died: map[string]int{}}
-}
-
-// wrong is what is wrong, by step. Each step was reached as often as was planned.
-func (a *account) wrong() map[string][]string {
-	for _, s := range steps {
-		if a.died[s.id] != a.kills {
-			a.says(s.id, "%d processes were killed, want %d", a.died[s.id], a.kills)
-		}
-	}
-	return a.problem
-}
-
-// says notes a problem of a step; one that belongs to no step is everybody's.
+// says notes a problem of a message at whose step a process was killed, or of none.
 func (a *account) says(step, format string, args ...any) {
-	for _, s := range steps {
-		if step == "" || step == s.id {
-			a.problem[s.id] = append(a.problem[s.id], fmt.Sprintf(format, args...))
-		}
-	}
+	a.Helper()
+	a.Errorf("%s: %s", step, fmt.Sprintf(format, args...))
 }
 
 func (a *account) add(ch *lineage) {

@@ -24,14 +24,9 @@ const killsVariable = "SPILLWAY_IDEMPOTENCY_KILLS"
 // crashVariable holds the setting of a process that is to be killed.
 const crashVariable = "SPILLWAY_IDEMPOTENCY_CRASH"
 
-// step is where a process is killed.
-type step struct{ id, title string }
-
-var steps = []step{
-	{"claimed", "after the claim"}, {"handled", "after the handler"}, {"committing", "before the commit"},
-	{"committed", "after the commit, before the return"}, {"publishing", "after the return, before the publish"},
-	{"published", "after the publish, before the mark and the ack"}, {"acking", "after the mark, before the ack"},
-}
+// steps are where a process is killed, in their order: after the claim and the handler, before and after the commit,
+// before and after the publish, and after the mark of what was published.
+var steps = []string{"claimed", "handled", "committing", "committed", "publishing", "published", "acking"}
 
 // Features I2, I3, I4, promises P1, P7: a real process is killed with SIGKILL at each step of a message, and the next
 // one goes on with what was not acked. Transaction mode: one effect. Lease mode: the effect is outside of SQL, and
@@ -44,46 +39,18 @@ func TestCrash(t *testing.T) {
 	}
 	program := unraced(t)
 	for _, mode := range []struct{ id, title string }{{"I2", "one effect"}, {"I3", "recorded once, fences rise"}} {
-		accounts := map[string]map[string][]string{} // by database, by step: what is wrong
-		skipped := map[string]bool{}
-		var writing sync.Mutex
-		t.Run(mode.id, func(t *testing.T) {
-			for _, d := range columns {
-				t.Run(d.name, func(t *testing.T) {
-					t.Parallel()
-					defer func() {
-						writing.Lock()
-						defer writing.Unlock()
-						skipped[d.name] = t.Skipped()
-					}()
-					wrong := crash(newCell(t, d), program, mode.id == "I3")
-					writing.Lock()
-					defer writing.Unlock()
-					accounts[d.name] = wrong
-				})
-			}
+		title := "killed at each step of a message: " + mode.title + ", outputs under one id, nothing lost"
+		row{mode.id + "-kill", title, nil}.on(t, func(t *testing.T, d database) {
+			crash(newCell(t, d), program, mode.id == "I3")
 		})
-		for _, s := range steps {
-			r := row{id: mode.id + "-kill-" + s.id, title: "killed " + s.title + ": " + mode.title + ", outputs under one id, nothing lost"}
-			r.on(t, func(t *testing.T, d database) {
-				wrong, ended := accounts[d.name]
-				if skipped[d.name] {
-					t.Skip("as its campaign was")
-				}
-				testkit.Require(t, ended, "the campaign came to no end")
-				for _, text := range wrong[s.id] {
-					t.Error(text)
-				}
-			})
-		}
 	}
 }
 
 // atOnceOf is how many sources are worked off at once. Leases of the dead make their sources wait.
 var atOnceOf = map[bool]int{false: 2, true: 8}
 
-// crash has processes killed at every step, and returns what is wrong afterwards by step.
-func crash(c *cell, program string, leases bool) map[string][]string {
+// crash has processes killed at every step, and says what is wrong afterwards.
+func crash(c *cell, program string, leases bool) {
 	c.store(c.db)
 	kills := number(c, killsVariable, 1)
 	seed := rand.Uint64()
@@ -92,7 +59,7 @@ func crash(c *cell, program string, leases bool) map[string][]string {
 	var at []string // a step for each kill
 	for _, s := range steps {
 		for range kills {
-			at = append(at, s.id)
+			at = append(at, s)
 		}
 	}
 	random.Shuffle(len(at), func(i, j int) { at[i], at[j] = at[j], at[i] })
@@ -104,11 +71,13 @@ func crash(c *cell, program string, leases bool) map[string][]string {
 		all.Go(func() { lineages[i].run(program) })
 	}
 	all.Wait()
-	account := newAccount(c, kills)
+	account := &account{cell: c, died: map[string]int{}}
 	for _, ch := range lineages {
 		account.add(ch)
 	}
-	return account.wrong()
+	for _, s := range steps {
+		testkit.Equal(c, s+": processes that were killed", account.died[s], kills)
+	}
 }
 
 // lineage is a source, and the processes that follow each other on it.

@@ -53,56 +53,6 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// Promise P7: a handler that ends the transaction by other ways than those of P7-commits and P7-rolls-back is set aside
-// if something stayed or if it said that it had succeeded. What it wrote in another transaction after that is rolled
-// back.
-func TestHandlerEndsTransaction(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		const more = `INSERT INTO effects VALUES ('more')`
-		ends := map[string][]string{ // by what stays
-			"postgres kept": {`COMMIT; BEGIN`},
-			"postgres gone": {`ROLLBACK; BEGIN; ` + more, `ROLLBACK AND CHAIN`, `SELECT 1; ROLLBACK AND CHAIN`, `/* SELECT */ ROLLBACK AND CHAIN`},
-			"mysql kept":    {`CREATE TABLE IF NOT EXISTS more (id INT)`, `COMMIT; ` + more, `COMMIT; START TRANSACTION; ` + more, `LOCK TABLES effects WRITE; ` + more},
-			"mysql gone":    {`ROLLBACK; ` + more},
-		}
-		c.db.SetMaxOpenConns(1)
-		r := c.receiver(idempotency.ReceiverConfig{})
-		boom := classify.Transient(errors.New("boom"))
-		for kept, rows := range map[string]int{"kept": 1, "gone": 0} {
-			for _, end := range ends[c.says+" "+kept] {
-				for _, result := range []error{nil, boom} {
-					for outputs := range 2 {
-						out, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
-							for _, statement := range strings.Split(end, "; ") {
-								if _, err := idempotency.Tx(msg.Context()).Exec(statement); err != nil {
-									return nil, err
-								}
-							}
-							return []*message.Message{newMessage("")}[:outputs], result
-						}))(newMessage("m1"))
-						name := fmt.Sprintf("%s, %v, %d outputs", end, result, outputs)
-						permanent := rows > 0 || result == nil
-						if out != nil || (class(err) == classify.ClassPermanent) != permanent || errors.Is(err, sql.ErrTxDone) != permanent || result != nil && !errors.Is(err, result) {
-							c.Errorf("%s: judged %s: %v, %v", name, class(err), out, err)
-						}
-						testkit.Check(c, rows <= 0 || err == nil || !strings.Contains(err.Error(), "was rolled back"),
-							"%s: %v", name, err)
-						c.rows(rows, rows)
-						c.applies(r.Middleware(c.write), newMessage("m2")) // the connection is as good as new
-						if c.says == "mysql" {
-							wantAutocommit(c.T, c.db)
-						}
-						c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
-					}
-				}
-				if c.says == "mysql" {
-					c.exec(`DROP TABLE IF EXISTS more`)
-				}
-			}
-		}
-	})
-}
-
 // wantAutocommit fails unless a pooled connection of MySQL commits what is written without a transaction.
 func wantAutocommit(t *testing.T, db *sql.DB) {
 	t.Helper()
@@ -138,35 +88,5 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 			return []*message.Message{newMessage("out")}, errors.Join(set, wrote, back)
 		})), newMessage("m2"))
 		c.rows(1, 1)
-	})
-}
-
-// Features I4, I6: the outputs of each version have ids of their own, and a mark forgets those of its version alone.
-func TestOutputsOfVersions(t *testing.T) {
-	onDatabases(t, func(c *cell) {
-		store := c.store(c.db)
-		h := c.receiverOn(store, idempotency.ReceiverConfig{
-			Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
-		}).Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
-			return []*message.Message{message.NewMessage("", []byte("out"))}, nil
-		}))
-		deliver := func(version int) []*message.Message {
-			c.Helper()
-			msg := message.NewMessage(fmt.Sprint("id of ", version), fmt.Append(nil, "payload of ", version))
-			msg.Metadata = message.Metadata{"key": "k", "version": fmt.Sprint(version)}
-			return testkit.Must(h(msg))
-		}
-		first, second := deliver(1), deliver(2)
-		testkit.Require(c, len(first) == 1 && len(second) == 1 && first[0].UUID != second[0].UUID,
-			"%v %v", first, second)
-		mark := func(version int64) {
-			entry := idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "k"}, Version: version, Versioned: true}
-			testkit.NoError(c, store.MarkPublished(c.Context(), entry))
-		}
-		mark(1)
-		out := deliver(2)
-		testkit.Check(c, len(out) == 1 && out[0].UUID == second[0].UUID, "after the mark of version 1: %v", out)
-		mark(2)
-		testkit.Equal(c, "after the mark of version 2", len(deliver(2)), 0)
 	})
 }

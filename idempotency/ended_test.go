@@ -14,91 +14,97 @@ import (
 )
 
 var endedRows = []row{
-	{"P7-commits", "a handler that commits the transaction itself is told so, and its message set aside", (*cell).handlerCommits},
-	{"P7-rolls-back", "a handler that rolls it back itself and says success is told so; one that failed is tried again", (*cell).handlerRollsBack},
+	{"P7-ends", "a handler that ends the transaction itself is told so, and its message set aside, unless nothing stayed " +
+		"and it says that it failed", (*cell).handlerEnds},
 	{"P7-ignores", "a handler that ignores what ended its transaction is not taken for a success", (*cell).handlerIgnores},
 	{"P7-key-gone", "a handler that removes its key fails, where there are outputs to record", (*cell).keyGone},
 }
 
-// ends are the ways in which a handler ends the transaction, by what it calls.
-func ends(method func(*sql.Tx) error, statement string) map[string]func(*sql.Tx) error {
-	return map[string]func(*sql.Tx) error{
-		"method": method,
-		"SQL":    func(tx *sql.Tx) error { _, err := tx.Exec(statement); return err },
-	}
+// ending is a way in which a handler ends the transaction: by a method or by statements.
+type ending struct {
+	name  string
+	do    func(*sql.Tx) error
+	stays bool // what it wrote before
 }
 
-// told fails unless err is permanent and says what to do.
-func (c *cell) told(name string, err error) {
-	c.Helper()
-	verdict := (*classify.Classifier)(nil).Classify(err)
-	testkit.Check(c, verdict.Class == classify.ClassPermanent && errors.Is(err, sql.ErrTxDone),
-		"%s: judged %s: %v", name, verdict.Class, err)
-	if !strings.Contains(verdict.Description, "eave") || !strings.Contains(verdict.Description, "to the receiver") {
-		c.Errorf("%s: described as %q", name, verdict.Description)
+func (c *cell) endings() []ending {
+	const more = `INSERT INTO effects VALUES ('more')`
+	all := []ending{{"Commit", (*sql.Tx).Commit, true}, {"Rollback", (*sql.Tx).Rollback, false}}
+	inSQL := func(stays bool, texts ...string) {
+		for _, text := range texts {
+			all = append(all, ending{text, func(tx *sql.Tx) (err error) {
+				for _, statement := range strings.Split(text, "; ") {
+					if _, err = tx.Exec(statement); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, stays})
+		}
 	}
-	c.explains(err)
+	inSQL(true, `COMMIT`)
+	inSQL(false, `ROLLBACK`)
+	switch c.says {
+	case "postgres":
+		inSQL(true, `COMMIT; BEGIN`)
+		inSQL(false, `ROLLBACK; BEGIN; `+more, `ROLLBACK AND CHAIN`, `/* SELECT */ ROLLBACK AND CHAIN`)
+	case "mysql":
+		inSQL(true, `CREATE TABLE IF NOT EXISTS more (id INT)`, `COMMIT; `+more, `COMMIT; START TRANSACTION; `+more,
+			`LOCK TABLES effects WRITE; `+more)
+		inSQL(false, `ROLLBACK; `+more)
+	}
+	return all
 }
 
 // Promises P1, P7: what it committed stays, with the key, so another attempt would be absorbed as if this one had been
-// a success: that is why it is permanent. A store may keep the method from committing; then nothing stays.
-func (c *cell) handlerCommits() {
+// a success: that is why it is permanent. A store may keep the method from committing; then nothing stays. Of what it
+// wrote in another transaction after that, nothing stays either, and the connection is as good as new.
+func (c *cell) handlerEnds() {
+	c.db.SetMaxOpenConns(1)
 	r := c.receiver(idempotency.ReceiverConfig{})
-	for name, end := range ends((*sql.Tx).Commit, `COMMIT`) {
+	for _, end := range c.endings() {
 		for _, result := range []error{nil, classify.Transient(errors.New("boom"))} {
 			for outputs := range 2 {
-				name := fmt.Sprintf("%s, %v, %d outputs", name, result, outputs)
-				refused := false
-				_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
-					if err := end(idempotency.Tx(msg.Context())); err != nil {
-						refused = true
-						return nil, err
-					}
-					return []*message.Message{newMessage("")}[:outputs], result
-				}))(newMessage("m1"))
-				c.told(name, err)
-				testkit.Check(c, result == nil || errors.Is(err, result) || refused,
-					"%s: the handler's own error is lost: %v", name, err)
-				if refused {
-					c.rows(0, 0)
-				} else {
-					c.rows(1, 1)
+				c.ends(r, end, result, outputs)
+				c.applies(r.Middleware(c.write), newMessage("m2"))
+				if c.says == "mysql" {
+					wantAutocommit(c.T, c.db)
 				}
 				c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 			}
 		}
-	}
-	c.applies(r.Middleware(c.write), newMessage("m1"))
-	c.rows(1, 1)
-}
-
-// Promises P1, P7: nothing stays, and so an attempt that failed is an ordinary one.
-func (c *cell) handlerRollsBack() {
-	r := c.receiver(idempotency.ReceiverConfig{})
-	for name, end := range ends((*sql.Tx).Rollback, `ROLLBACK`) {
-		for outputs := range 2 {
-			for _, result := range []error{nil, classify.Transient(errors.New("boom"))} {
-				name := fmt.Sprintf("%s, %v, %d outputs", name, result, outputs)
-				_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
-					if err := end(idempotency.Tx(msg.Context())); err != nil {
-						c.Errorf("%s: %v", name, err)
-					}
-					return []*message.Message{newMessage("")}[:outputs], result
-				}))(newMessage("m1"))
-				switch {
-				case result != nil && err != result:
-					c.Errorf("%s: the handler's error became %v", name, err)
-				case result == nil && class(err) != classify.ClassPermanent:
-					c.Errorf("%s: judged %s: %v", name, class(err), err)
-				case result == nil:
-					c.explains(err)
-				}
-				c.rows(0, 0)
-			}
+		if c.says == "mysql" {
+			c.exec(`DROP TABLE IF EXISTS more`)
 		}
 	}
-	c.applies(r.Middleware(c.write), newMessage("m1"))
-	c.rows(1, 1)
+}
+
+func (c *cell) ends(r *idempotency.Receiver, end ending, result error, outputs int) {
+	refused := false
+	out, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		if err := end.do(idempotency.Tx(msg.Context())); err != nil {
+			refused = true
+			return nil, err
+		}
+		return []*message.Message{newMessage("")}[:outputs], result
+	}))(newMessage("m1"))
+	name, stayed := fmt.Sprintf("%s, %v, %d outputs", end.name, result, outputs), 0
+	if end.stays && !refused {
+		stayed = 1
+	}
+	c.rows(stayed, stayed)
+	if stayed == 0 && result != nil && !refused {
+		testkit.Check(c, out == nil && err == result, "%s: the handler's error became %v", name, err)
+		return
+	}
+	c.explains(err)
+	verdict := (*classify.Classifier)(nil).Classify(err)
+	testkit.Check(c, out == nil && verdict.Class == classify.ClassPermanent &&
+		(errors.Is(err, sql.ErrTxDone) || stayed == 0 && c.says == "sqlite") &&
+		strings.Contains(verdict.Description, "eave") && strings.Contains(verdict.Description, "to the receiver"),
+		"%s: %+v: %v", name, verdict, err)
+	testkit.Check(c, result == nil || refused || errors.Is(err, result), "%s: the handler's error is lost: %v", name, err)
+	testkit.Check(c, stayed == 0 || !strings.Contains(err.Error(), "was rolled back"), "%s: %v", name, err)
 }
 
 // Promise P7: a failed statement, its error ignored, and success returned. What the database makes of that differs:

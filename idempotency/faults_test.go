@@ -64,6 +64,7 @@ func TestDriverPanics(t *testing.T) {
 		after := map[string]string{"postgres": "INSERT INTO spillway_keys", "mysql": "BEGIN"}[d.says]
 		for i, text := range append(before, after) {
 			t.Run(fmt.Sprint(d.name, " ", i, " ", text), func(t *testing.T) {
+				t.Parallel()
 				f := onFaulty(t, d)
 				if i < len(before) {
 					f.wire.Set(f.at(text, boom), nil)

@@ -2,12 +2,9 @@ package idempotency_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -32,16 +29,8 @@ func (m *mailer) send(token int64, text string) error {
 // A mail cannot be part of a transaction. Under a lease no other process sends it meanwhile, and a duplicate that comes
 // later sends none. The fencing token lets the other side refuse a sender that was suspended for too long.
 func ExampleFence() {
-	dir, err := os.MkdirTemp("", "spillway")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "keys.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = db.Close() }()
+	db, cleanUp := accounts()
+	defer cleanUp()
 	store, err := idempotency.NewStore(context.Background(), db, "")
 	if err != nil {
 		log.Fatal(err)

@@ -24,8 +24,7 @@ import (
 var leasedRows = []row{
 	{"I3-once", "lease mode: applied once without a transaction, and a duplicate returns the outputs", (*cell).leasedOnce},
 	{"I3-held", "a duplicate while the first is at work is given back, not set aside and not counted as a failure", (*cell).leasedElsewhere},
-	{"I3-failed", "a failed attempt gives the lease up, and the next one has a higher fence", (*cell).leaseGivenUp},
-	{"I3-reused", "another payload is key_reused, and a higher version is applied, as in transaction mode", (*cell).leasedReused},
+	{"I3-lease", "a lease is waited for, held, over, and lost as Store.Lease says", (*cell).leaseContract},
 	{"I3-modes", "what one mode applied the other absorbs, and what is leased no transaction takes", (*cell).leasedModes},
 }
 
@@ -78,6 +77,8 @@ func (c *cell) leasedOnce() {
 		testkit.Require(c, err == nil && len(out) == 1 && (i <= 0 || out[0].UUID == id), "%v %v", out, err)
 		id = out[0].UUID
 	}
+	_, err := r.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
+	testkit.Equal(c, "another payload", reason(err), classify.ReasonKeyReused)
 	h.called(1)
 	c.rows(0, 1)
 	if n := count(c, c.db, `spillway_keys WHERE expires_at IS NULL AND outputs IS NOT NULL AND fence > 0`); n != 1 {
@@ -123,55 +124,6 @@ func (c *cell) leasedElsewhere() {
 	h.called(1)
 	letters := config.Publisher.(*paper).read()
 	testkit.Check(c, len(letters) <= 0, "dead letters: %+v", letters)
-}
-
-// Features I3, I9.
-func (c *cell) leaseGivenUp() {
-	boom := errors.New("boom")
-	h := &outside{c: c, then: func(msg *message.Message) error {
-		switch msg.Metadata.Get("end") {
-		case "error":
-			return boom
-		case "panic":
-			panic(boom)
-		}
-		return nil
-	}}
-	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
-	for _, end := range []string{"error", "panic", "error"} {
-		msg := newMessage("m1")
-		msg.Metadata.Set("end", end)
-		func() {
-			defer func() { _ = recover() }()
-			out, err := r.Middleware(h.handle)(msg)
-			testkit.Check(c, out == nil && err == boom, "%s: %v, %v", end, out, err)
-		}()
-	}
-	c.applies(r.Middleware(h.handle), newMessage("m1"), newMessage("m1"))
-	h.called(4)
-}
-
-// Features I3, I6, I7.
-func (c *cell) leasedReused() {
-	h := &outside{c: c}
-	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
-	c.applies(r.Middleware(h.handle), newMessage("m1"))
-	_, err := r.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
-	testkit.Check(c, class(err) == classify.ClassInvalid && reason(err) == classify.ReasonKeyReused,
-		"judged %s, %q: %v", class(err), reason(err), err)
-	h.called(1)
-	stale, duplicates := 0, 0
-	h = &outside{c: c}
-	v := c.receiver(atWork(idempotency.ReceiverConfig{
-		Consumer: "versions", Key: idempotency.ByMetadata("key"), Version: idempotency.VersionMetadata("version"),
-		Hooks: idempotency.Hooks{
-			OnStale:     func(context.Context, idempotency.Key, int64, int64) { stale++ },
-			OnDuplicate: func(context.Context, idempotency.Key) { duplicates++ },
-		},
-	}))
-	c.applies(v.Middleware(h.handle), versioned(-1), versioned(9), versioned(10), versioned(9), versioned(10), versioned(100))
-	h.called(4)
-	testkit.Check(c, stale == 1 && duplicates == 1, "%d stale, %d duplicates, want 1 and 1", stale, duplicates)
 }
 
 // Features I2, I3: a consumer may change its mode between two deliveries.

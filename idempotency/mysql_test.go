@@ -3,11 +3,9 @@ package idempotency_test
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	_ "modernc.org/sqlite" // registers "sqlite"
 
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -28,6 +26,7 @@ WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO spillway_keys%' AND TIME_MS > 3
 func TestMySQLIsolation(t *testing.T) {
 	for _, isolation := range []string{"REPEATABLE-READ", "SERIALIZABLE"} {
 		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
 			dsn := mysqltest.Database(t)
 			db := mysqltest.Open(t, mysqltest.With(dsn, "innodb_lock_wait_timeout=1&tx_isolation=%27"+isolation+"%27"))
 			store := storeOn(db)
@@ -59,26 +58,4 @@ WHERE trx_mysql_thread_id = CONNECTION_ID()`).Scan(&effective); err != nil || ef
 			testkit.Check(t, <-found, "the duplicate did not find the key")
 		})
 	}
-}
-
-// A handler on SQLite that writes beside the transaction of its message waits for itself. Its error names the remedy.
-func TestHandlerWaitsForItself(t *testing.T) {
-	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "shop.db")+"?_pragma=journal_mode(wal)"))
-	defer func() { _ = db.Close() }()
-	testkit.Must(db.Exec(`CREATE TABLE orders (id TEXT)`))
-	receiver := testkit.Must(idempotency.NewReceiver(testkit.Must(idempotency.NewStore(t.Context(), db, "")), idempotency.ReceiverConfig{Consumer: "shop"}))
-	write := func(writes func(context.Context, string, ...any) (sql.Result, error), ctx context.Context) error {
-		_, err := writes(ctx, `INSERT INTO orders VALUES ('1')`)
-		return err
-	}
-	beside := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		return nil, write(db.ExecContext, msg.Context())
-	})
-	_, err := beside(message.NewMessage("1", nil))
-	testkit.Says(t, err, "write through idempotency.Tx")
-	within := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		return nil, write(idempotency.Tx(msg.Context()).ExecContext, msg.Context())
-	})
-	_, err = within(message.NewMessage("1", nil))
-	testkit.NoError(t, err)
 }

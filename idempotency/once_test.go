@@ -25,7 +25,6 @@ var onceRows = []row{
 var togetherRows = []row{
 	{"I2-together", "key, writes and outputs commit together or not at all", (*cell).together},
 	{"I2-wait", "a duplicate waits for the first, and sees its result", (*cell).waits},
-	{"I2-wait-release", "a duplicate that waited for a failure is the first itself", (*cell).waitsForFailure},
 	{"I2-wait-ends", "the wait ends with the message's context", (*cell).waitEnds},
 }
 
@@ -147,36 +146,6 @@ func (c *cell) waits() {
 		seen[<-ids] = true
 	}
 	testkit.Check(c, len(seen) == 1 && called.Load() == 1, "%d calls of the handler, ids %v", called.Load(), seen)
-	c.rows(1, 1)
-}
-
-// Feature I2, promise P7: when the first fails, one of those that waited is called, with no trace of the first.
-func (c *cell) waitsForFailure() {
-	var called atomic.Int64
-	holding, free := make(chan struct{}), make(chan struct{})
-	h := c.receiver(idempotency.ReceiverConfig{}).Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
-		if called.Add(1) == 1 {
-			close(holding)
-			<-free
-			return nil, errors.New("boom")
-		}
-		return nil, nil
-	}))
-	failed := make(chan error, 4)
-	go func() { _, err := h(newMessage("m1")); failed <- err }()
-	<-holding
-	for range 3 {
-		go func() { _, err := h(newMessage("m1")); failed <- err }()
-	}
-	close(free)
-	errs := 0
-	for range 4 {
-		if err := <-failed; err != nil {
-			errs++
-		}
-	}
-	testkit.Check(c, errs == 1 && called.Load() == 2,
-		"%d deliveries failed and the handler was called %d times, want 1 and 2", errs, called.Load())
 	c.rows(1, 1)
 }
 

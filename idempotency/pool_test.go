@@ -19,6 +19,7 @@ import (
 // Bad input, promise P4: handlers that write through the *sql.DB wait for connections that the claims of others hold.
 // That is logged, once, with what to do.
 func TestPoolUsedUp(t *testing.T) {
+	t.Parallel()
 	for _, d := range columns {
 		if d.name != "postgres" && d.name != "mariadb" {
 			continue
@@ -57,6 +58,7 @@ func TestPoolUsedUp(t *testing.T) {
 // Bad input, promise P4: two receivers with two pools on one database: the inner claim waits for the outer one of its
 // own message. It ends, says so, and does not wait for ever.
 func TestTwoPoolsOneDatabase(t *testing.T) {
+	t.Parallel()
 	for _, d := range columns {
 		if d.name != "postgres" && d.name != "mariadb" {
 			continue

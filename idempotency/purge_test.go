@@ -88,31 +88,6 @@ func TestPurgeAnyKey(t *testing.T) {
 	})
 }
 
-// Feature I8: processes that purge at once delete each key once, and are not in each other's way.
-func TestPurgeTogether(t *testing.T) {
-	onKinds(t, func(t *cell) {
-		db, store := t.db, t.store(t.db)
-		enterKeys(t, db, "old", 3000, time.Now().Add(-time.Hour), "NULL")
-		var deleted atomic.Int64
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				for deleted.Load() < 3000 {
-					n, err := store.Purge(t.Context(), time.Now(), 70)
-					deleted.Add(int64(n))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		all.Wait()
-		n := deleted.Load()
-		testkit.Check(t, n == 3000 && len(kept(t, db)) <= 0, "deleted %d", n)
-	})
-}
-
 // Feature I8: a key that a transaction is about to change is passed over, not waited for.
 func TestPurgePassesOver(t *testing.T) {
 	onKinds(t, func(t *cell) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -90,19 +90,35 @@ func TestHookPanics(t *testing.T) {
 	testkit.Require(t, n == 2, "got %d errors logged, want 2", n)
 }
 
-// Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set.
+// Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set. Two
+// handlers with one consumer name are one consumer, which is reported, once.
 func TestConsumer(t *testing.T) {
-	db := openWithEffects(t)
-	r := testkit.Must(idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{}))
-	_, err := r.Middleware(effect)(newMessage("m1"))
-	if class(err) != classify.ClassPermanent || !strings.Contains(err.Error(), "ReceiverConfig.Consumer") {
-		t.Fatal(err)
+	db, log := openWithEffects(t), &testkit.Log{}
+	for consumer, effects := range map[string]int{"": 2, "billing": 1} {
+		r := testkit.Must(idempotency.NewReceiver(storeOn(db),
+			idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: log}}))
+		if consumer == "" {
+			_, err := r.Middleware(effect)(newMessage("outside"))
+			testkit.Check(t, class(err) == classify.ClassPermanent, "%v", err)
+			testkit.Says(t, err, "ReceiverConfig.Consumer")
+		}
+		source := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
+		stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+			router.AddMiddleware(r.Middleware)
+			for _, name := range []string{"first", "second"} {
+				router.AddConsumerHandler(name, "orders", source, func(msg *message.Message) error {
+					return testkit.Err(effect(msg))
+				})
+			}
+		})
+		for range 2 {
+			testkit.NoError(t, source.Publish("orders", newMessage("of "+consumer)))
+		}
+		stop()
+		wantRows(t, db, effects, effects)
+		testkit.Must(db.Exec(`DELETE FROM effects; DELETE FROM spillway_keys`))
 	}
-	wantRows(t, db, 0, 0)
-	for _, name := range []string{"billing", "shipping"} {
-		h := inRouter(t, name, r.Middleware)
-		h("m1")
-		h("m1")
-	}
-	wantRows(t, db, 2, 2)
+	told := log.Errors()
+	testkit.Check(t, len(told) == 1 && told[0].Fields["consumer"] == "billing" &&
+		told[0].Fields["first"] != told[0].Fields["second"], "%v", told)
 }

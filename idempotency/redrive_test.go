@@ -1,15 +1,11 @@
 package idempotency_test
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
@@ -68,30 +64,6 @@ func (c *cell) redrivenApplied() {
 	// A duplicate behind another consumer's back is no duplicate.
 	c.applies(c.receiver(idempotency.ReceiverConfig{Consumer: "shipping"}).Middleware(c.write), newMessage("m1"))
 	c.rows(2, 2)
-}
-
-// inRouter runs the effect handler in a router under a name and returns a function that delivers one message to it and
-// waits until it is acked.
-func inRouter(t *testing.T, name string, middleware message.HandlerMiddleware) func(id string) {
-	t.Helper()
-	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: time.Second}, watermill.NopLogger{}))
-	channel := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, watermill.NopLogger{})
-	router.AddMiddleware(middleware)
-	router.AddConsumerHandler(name, "orders", channel, func(msg *message.Message) error {
-		_, err := effect(msg)
-		return err
-	})
-	stopped := make(chan error)
-	go func() { stopped <- router.Run(context.Background()) }()
-	<-router.Running()
-	t.Cleanup(func() {
-		_ = router.Close()
-		testkit.Is(t, <-stopped, nil)
-	})
-	return func(id string) {
-		t.Helper()
-		testkit.NoError(t, channel.Publish("orders", newMessage(id)))
-	}
 }
 
 // Feature I6, bad input: a handler's version without a key is an error that names the handler.

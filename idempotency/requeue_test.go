@@ -6,12 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // held is a store whose keys are all leased to another process.
@@ -54,49 +52,3 @@ func TestRequeueAfter(t *testing.T) {
 		})
 	}
 }
-
-// Bad input: two handlers with one consumer name are reported, once.
-func TestSharedConsumer(t *testing.T) {
-	db := openWithEffects(t)
-	logger := watermill.NewCaptureLogger()
-	for name, consumer := range map[string]string{"shared": "billing", "own": ""} {
-		r, err := idempotency.NewReceiver(storeOn(db), idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: logger}})
-		testkit.NoError(t, err)
-		router := testkit.Must(message.NewRouter(message.RouterConfig{}, nil))
-		router.AddMiddleware(r.Middleware)
-		done := make(chan bool, 4)
-		for _, handler := range []string{"first", "second"} {
-			router.AddConsumerHandler(handler, handler, once{name + handler}, func(*message.Message) error { done <- true; return nil })
-		}
-		stopped := make(chan error, 1)
-		go func() { stopped <- router.Run(t.Context()) }()
-		for range 4 {
-			<-done
-		}
-		testkit.NoError(t, router.Close())
-		testkit.NoError(t, <-stopped)
-	}
-	if told := logger.Captured()[watermill.ErrorLogLevel]; len(told) != 1 || told[0].Fields["consumer"] != "billing" || told[0].Fields["first"] == told[0].Fields["second"] {
-		t.Errorf("%+v", told)
-	}
-}
-
-// once is a subscriber of two messages.
-type once struct{ id string }
-
-func (o once) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	ch := make(chan *message.Message)
-	go func() {
-		defer close(ch)
-		for _, n := range []string{"1", "2"} {
-			msg := newMessage(o.id + n)
-			msg.SetContext(ctx)
-			ch <- msg
-			<-msg.Acked()
-		}
-		<-ctx.Done()
-	}()
-	return ch, nil
-}
-
-func (once) Close() error { return nil }

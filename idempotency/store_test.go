@@ -16,22 +16,32 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Features I1, I2, I4, I6: MySQL keeps what the matrix says of a Store, however the connections are set.
-func TestMySQLStore(t *testing.T) {
-	for name, settings := range map[string]string{
-		"defaults":                         "parseTime=false",
-		"all switches":                     "parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true",
-		"clientFoundRows, multiStatements": "clientFoundRows=true&multiStatements=true",
-		"ANSI":                             "sql_mode=%27ANSI%27&interpolateParams=true",
-		"NO_BACKSLASH_ESCAPES":             "sql_mode=%27NO_BACKSLASH_ESCAPES%27&interpolateParams=true",
-		"latin1":                           "charset=latin1",
-		"SERIALIZABLE":                     "tx_isolation=%27SERIALIZABLE%27",
-		"short waits":                      "innodb_lock_wait_timeout=1",
+// Features I1, I2, I3, I4, I6: a store keeps what the matrix says of it, however the connections are set.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	settings := map[string]database{"default_transaction_isolation=serializable": onPostgres}
+	for _, mariaDB := range []string{
+		"parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true",
+		"clientFoundRows=true&multiStatements=true",
+		"sql_mode=%27ANSI%27&interpolateParams=true&time_zone=%27-05:00%27&charset=latin1",
+		"sql_mode=%27NO_BACKSLASH_ESCAPES%27&interpolateParams=true",
+		"tx_isolation=%27SERIALIZABLE%27&innodb_lock_wait_timeout=1",
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCell(t, onMariaDB)
-			c.db = c.open(t, mysqltest.With(c.address, settings))
-			for _, row := range []func(*cell){(*cell).together, (*cell).recordsOutputs, (*cell).failedVersion} {
+		settings[mariaDB] = onMariaDB
+	}
+	for setting, d := range settings {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			c := newCell(t, d)
+			if d.says == "mysql" {
+				c.address = mysqltest.With(c.address, setting)
+			} else {
+				c.address += "&" + setting
+			}
+			c.db = c.open(t, c.address)
+			for _, row := range []func(*cell){
+				(*cell).together, (*cell).recordsOutputs, (*cell).failedVersion, (*cell).leaseContract,
+			} {
 				row(c)
 				c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 			}

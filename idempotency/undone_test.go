@@ -82,6 +82,7 @@ func (c *cell) waitsForItself() {
 		return nil, err
 	}))(newMessage("m1"))
 	testkit.Check(c, class(err) == classify.ClassTransient, "judged %s: %v", class(err), err)
+	testkit.Says(c, err, "write through idempotency.Tx")
 	c.rows(0, 0)
 	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)

@@ -52,6 +52,7 @@ func (c *cell) versions() {
 	var stale [][2]int64
 	duplicates := 0
 	var applied []string
+	ids := map[string]bool{}
 	h := c.versionReceiver(
 		func(_ context.Context, key idempotency.Key, version, applied int64) {
 			testkit.Equal(c, "stale", key, (idempotency.Key{Consumer: "shop/billing", ID: "m1"}))
@@ -76,7 +77,11 @@ func (c *cell) versions() {
 		}
 		out, err := h(msg)
 		testkit.Require(c, err == nil && len(out) == v.outputs, "version %v: %v, %v", v.version, out, err)
+		if v.outputs > 0 {
+			ids[out[0].UUID] = true
+		}
 	}
+	testkit.Equal(c, "ids of the outputs of nine versions, and of three duplicates", len(ids), 9)
 	want := []string{least, "-10", "-9", "0", "9", "10", "+11", "0100", most}
 	testkit.Check(c, slices.Equal(applied, want), "applied %v, want %v", applied, want)
 	if want := [][2]int64{{-10, -9}, {9, 10}, {99, 100}, {-1 << 63, 1<<63 - 1}}; !slices.Equal(stale, want) || duplicates != 3 {
