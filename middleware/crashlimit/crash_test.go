@@ -51,6 +51,9 @@ func TestDeadlyMessages(t *testing.T) {
 			"one": {Receiver: true, Deadly: []string{"20"}}, "two, without a receiver": {Deadly: []string{"03", "04"}},
 			"by its publisher": {Receiver: true, Deadly: []string{"20"}, Outputs: true},
 		} {
+			if d.Name != "sqlite" && name != "one" { // these differ in nothing that a database sees
+				continue
+			}
 			t.Run(d.Name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				o := o

@@ -36,46 +36,31 @@ func crash(l *Limit) {
 	l.current = nil
 }
 
-// Feature D10: a process that begins alone, or after one that ended in order, marks nothing.
+// Feature D10: a process that begins alone, or after one that ended in order, marks nothing. Beside a process that
+// lives a new one marks until that has beaten twice, or signed off, and the other not at all.
 func TestOrderlyEndIsNotMarked(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		for range 3 {
-			l := started(t, f, options{})
-			wantMode(t, l, quiet, "at the start")
+			first := started(t, f, options{})
 			tick(10)
-			wantMode(t, l, quiet, "later")
-			if err := l.end(); err != nil || len(f.processes) != 0 {
+			wantMode(t, first, quiet, "alone")
+			second := started(t, f, options{})
+			wantMode(t, second, marking, "the new one at once")
+			tick(1)
+			wantMode(t, second, marking, "the new one after one beat, which may be late")
+			tick(2)
+			wantMode(t, second, quiet, "the new one after proof of life")
+			wantMode(t, first, quiet, "the first")
+			testkit.Is(t, second.end(), nil)
+			third := started(t, f, options{})
+			testkit.Is(t, first.end(), nil)
+			wantMode(t, third, marking, "at once")
+			tick(1)
+			wantMode(t, third, quiet, "after the first signed off")
+			if err := third.end(); err != nil || len(f.processes) != 0 {
 				t.Errorf("%d processes after an orderly end: %v", len(f.processes), err)
 			}
 		}
-	})
-}
-
-// Feature D10: beside a process that lives a new one marks until that has beaten twice, and the other not at all.
-func TestScalingOut(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
-		first := started(t, f, options{})
-		tick(1)
-		second := started(t, f, options{})
-		wantMode(t, second, marking, "the new one at once")
-		tick(1)
-		wantMode(t, second, marking, "the new one after one beat, which may be late")
-		tick(2)
-		wantMode(t, second, quiet, "the new one after proof of life")
-		wantMode(t, first, quiet, "the first")
-	})
-}
-
-// Feature D10: a process that signs off proves as much as one that beats.
-func TestRollingDeploy(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
-		first := started(t, f, options{})
-		tick(1)
-		second := started(t, f, options{})
-		_ = first.end()
-		wantMode(t, second, marking, "at once")
-		tick(1)
-		wantMode(t, second, quiet, "after the first signed off")
 	})
 }
 

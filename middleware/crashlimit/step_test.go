@@ -135,47 +135,6 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 	})
 }
 
-// Feature D10: deliveries that never return are counted up to the limit, and a success clears the count.
-func TestCounts(t *testing.T) {
-	within(t, func(t *testing.T, f *fake) {
-		run := func(want int, deadly bool) error { // a process from start to end
-			l := afterCrash(t, f, options{})
-			var err error
-			done := make(chan struct{})
-			stuck := make(chan struct{})
-			go func() {
-				defer close(done)
-				_, err = l.Middleware(func(*message.Message) ([]*message.Message, error) {
-					testkit.Equal(t, "marks", f.marksOf("a"), want)
-					if deadly {
-						<-stuck
-					}
-					return nil, nil
-				})(newMessage("a"))
-			}()
-			synctest.Wait()
-			saved := f.marksOf("a")
-			crash(l)
-			close(stuck)
-			<-done
-			if deadly && err == nil {
-				f.leaveMarks("a", saved) // the process was gone before it could
-			}
-			return err
-		}
-		for want := 1; want <= 2; want++ {
-			_ = run(want, true)
-		}
-		err := run(3, false)
-		testkit.Check(t, err == nil && f.marksOf("a") == 0, "a success leaves %d marks: %v", f.marksOf("a"), err)
-		for want := 1; want <= 3; want++ {
-			_ = run(want, true)
-		}
-		_, err = afterCrash(t, f, options{}).Middleware(succeed)(newMessage("a"))
-		testkit.Check(t, verdict(err).Reason == classify.ReasonMaxDeliveries, "the fourth delivery: %v", err)
-	})
-}
-
 // Feature D10: the broker's own count serves with or without a store, on every message.
 func TestDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,29 +165,6 @@ func TestStore_tenAtOnce(t *testing.T) {
 		all.Wait()
 		err = d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n)
 		testkit.Check(t, err == nil && n == 0, "%d processes did not sign off: %v", n, err)
-	})
-}
-
-// Feature D10: of concurrent deliveries of one message each gets a number of its own.
-func TestStore_concurrentMarks(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := storeOn(t, d.Open(t, address))
-		var all sync.WaitGroup
-		var entered atomic.Int64
-		for i := range 8 {
-			all.Go(func() {
-				for n := range 10 {
-					ok, err := s.enter(t.Context(), markOf("id"), written{n + 1, fmt.Sprint(i)})
-					testkit.Is(t, err, nil)
-					if ok {
-						entered.Add(1)
-					}
-				}
-			})
-		}
-		all.Wait()
-		n := len(testkit.Must(s.marks(t.Context(), markOf("id"))))
-		testkit.Check(t, n == 10 && entered.Load() == 10, "%d marks of 10, %d entered", n, entered.Load())
 	})
 }
 
