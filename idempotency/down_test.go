@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"errors"
-	"path/filepath"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,7 +18,6 @@ var downRows = []row{
 	{"P7-down-after", "a store that goes down after the commit lets no duplicate through", (*cell).downAfterCommit},
 	{"P7-commit-lost", "a connection cut before the database has the COMMIT: nothing is applied", func(c *cell) { c.cutAtCommit(false) }},
 	{"P7-answer-lost", "a connection cut between COMMIT and its answer: an error, and the next delivery finds the key", func(c *cell) { c.cutAtCommit(true) }},
-	{"P4-back", "a router whose store comes back applies what it was given meanwhile, once each", (*cell).comesBack},
 }
 
 // broken is a receiver over a line, which holds no message for long, and what has a delivery of m1 fail.
@@ -123,36 +121,4 @@ func (c *cell) cutAtCommit(answer bool) {
 		testkit.Equal(c, "published of the attempts", out[0].UUID, ids[attempts-1])
 	}
 	c.rows(1, 1)
-}
-
-// Promises P1, P4, P7: on a router. The spool gives a message again and again, and the store comes back after a while.
-func (c *cell) comesBack() {
-	c.store(c.db)
-	db, l := c.over()
-	dir := c.TempDir()
-	out := &paper{t: c, path: filepath.Join(dir, "out")}
-	store := c.store(db)
-	attach := func(router *message.Router) {
-		router.AddMiddleware(heldBriefly, c.receiverOn(store, idempotency.ReceiverConfig{}).Middleware)
-	}
-	from := newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), newMessage("m2"), newMessage("m3"), newMessage("m2"))
-	nacks, cuts := 0, map[string]bool{}
-	from.nacked = func(int) bool {
-		if nacks++; nacks%3 == 0 {
-			l.mend()
-		}
-		return true
-	}
-	pass(c, attach, from, out, func(msg *message.Message) ([]*message.Message, error) {
-		produced, err := c.produce(msg)
-		if !cuts[msg.UUID] {
-			cuts[msg.UUID] = true
-			l.cut()
-		}
-		return produced, err
-	})
-	testkit.Check(c, len(cuts) == 3 && nacks == 9, "%d cuts and %d nacks", len(cuts), nacks)
-	c.rows(3, 3)
-	sheets := out.read()
-	testkit.Check(c, len(sheets) == 4 && sheets[1].ID == sheets[3].ID, "published %+v", sheets)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -14,7 +13,6 @@ import (
 )
 
 var expiryRows = []row{
-	{"I3-renewed", "a lease outlives its time while the handler is at work", (*cell).renewed},
 	{"I3-taken", "an expired lease is taken over; its owner is cancelled, gives the message back, and finds it applied", (*cell).takenOver},
 	{"I3-clock", "a lease from a clock an hour ahead or behind is over, and the fence rises all the same", (*cell).leaseClock},
 	{"I3-answer-lost", "a record whose answer is lost is made sure of: the message succeeds, with one effect", func(c *cell) { c.recordCut(true) }},
@@ -26,36 +24,6 @@ var expiryRows = []row{
 func (c *cell) jump(by string) {
 	c.Helper()
 	c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + by + `, expires_at = expires_at ` + by)
-}
-
-// Feature I3: the handler sees its own lease move on twice, and no other delivery gets the key meanwhile.
-func (c *cell) renewed() {
-	renewedInTime(c.T, func(lease time.Duration) error {
-		r := c.receiver(atWork(idempotency.ReceiverConfig{Lease: lease}))
-		c.exec(`DELETE FROM spillway_keys`)
-		h := &outside{c: c, then: func(msg *message.Message) error {
-			var first, now int64
-			moves := 0
-			eventually(c.T, "two renewals", func() bool {
-				if err := c.db.QueryRow(`SELECT expires_at FROM spillway_keys`).Scan(&now); err != nil {
-					c.Error(err)
-					return true
-				}
-				if first != 0 && now > first {
-					moves++
-				}
-				first = now
-				return moves == 2 || msg.Context().Err() != nil
-			})
-			if _, err := r.Middleware(c.produce)(newMessage("m1")); msg.Context().Err() == nil && !errors.Is(err, idempotency.ErrHeld) {
-				c.Errorf("another delivery: %v", err)
-			}
-			return msg.Context().Err()
-		}}
-		_, err := r.Middleware(h.handle)(newMessage("m1"))
-		h.called(1)
-		return err
-	})
 }
 
 // mostLease is a lease whose end a test waits for. A disk may stand still for two thirds of it: then a receiver refuses
@@ -160,19 +128,4 @@ func (c *cell) leaseDown() {
 	})
 	h.called(2)
 	c.rows(0, 1)
-}
-
-// renewedInTime runs a test in which a lease must be renewed, again with a longer one where the lease was lost: a disk
-// that stands still for longer than a lease lasts makes every renewal late.
-func renewedInTime(t *testing.T, test func(lease time.Duration) error) {
-	t.Helper()
-	for lease := time.Second; ; lease *= 2 {
-		err := test(lease)
-		if err == nil {
-			return
-		}
-		testkit.Require(t, errors.Is(err, idempotency.ErrLeaseLost) && lease < 8*time.Second,
-			"with a lease of %s: %v", lease, err)
-		t.Logf("with a lease of %s: %v", lease, err)
-	}
 }

@@ -19,7 +19,6 @@ import (
 var onceRows = []row{
 	{"I1-once", "a key takes effect once, and hooks tell of it", (*cell).once},
 	{"I1-consumers", "each consumer applies the message for itself", (*cell).consumers},
-	{"I1-one-name", "of two handlers with one consumer name only the first is called, and the second returns its outputs", (*cell).oneName},
 }
 
 var togetherRows = []row{
@@ -52,24 +51,6 @@ func (c *cell) consumers() {
 		c.applies(h, newMessage(key.ID), newMessage(key.ID))
 	}
 	c.rows(3, 3)
-}
-
-// Features I1, I4: two handlers that were given one consumer name are one consumer. The second handler is never called
-// for what the first applied, and what it returns is what the first produced. Each handler has a name of its own for
-// that.
-func (c *cell) oneName() {
-	returns := func(payload string) message.HandlerFunc {
-		return c.writeAnd(func(*message.Message) ([]*message.Message, error) {
-			return []*message.Message{message.NewMessage("", []byte(payload))}, nil
-		})
-	}
-	r := c.receiver(idempotency.ReceiverConfig{})
-	for _, name := range []string{"first", "second"} {
-		out, err := r.Middleware(returns(name))(newMessage("m1"))
-		testkit.Check(c, err == nil && len(out) == 1 && string(out[0].Payload) == "first",
-			"the %s handler: %v, %v", name, out, err)
-	}
-	c.rows(1, 1)
 }
 
 // Features I2, I4, promise P7: an attempt that ends in any way but success leaves nothing, and its error is unchanged;

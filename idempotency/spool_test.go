@@ -22,11 +22,10 @@ import (
 type spool struct {
 	t        testing.TB
 	messages []*message.Message
-	acks     string                        // the file; no two spools have it open
-	delivers func(index int)               // called before each delivery, if set
-	acked    func(index int)               // called before an ack is written, if set
-	nacked   func(index int) (goesOn bool) // called after a nack, if set
-	done     chan struct{}                 // closed when every message is acked
+	acks     string          // the file; no two spools have it open
+	delivers func(index int) // called before each delivery, if set
+	acked    func(index int) // called before an ack is written, if set
+	done     chan struct{}   // closed when every message is acked
 	once     sync.Once
 }
 
@@ -77,9 +76,6 @@ func (s *spool) deliver(ctx context.Context, out chan<- *message.Message, i int,
 			return true
 		case <-msg.Nacked():
 			cancel()
-			if s.nacked != nil && !s.nacked(i) {
-				return false
-			}
 		case <-ctx.Done():
 			return false
 		}

@@ -26,7 +26,6 @@ var versionRows = []row{
 var reusedRows = []row{
 	{"I7-reused", "a key with another payload is invalid, with reason key_reused, and nothing is written", (*cell).reused},
 	{"I7-aside", "such a message is set aside as it was, not lost, and those behind it go on", (*cell).reusedAside},
-	{"I7-any", "AnyPayload absorbs it", (*cell).anyPayload},
 }
 
 // versioned is a message of one business key.
@@ -168,11 +167,4 @@ func (c *cell) reusedAside() {
 		c.Errorf("published: %+v", sheets)
 	}
 	c.rows(2, 2)
-}
-
-// Feature I7: who wants it so.
-func (c *cell) anyPayload() {
-	h := c.receiver(idempotency.ReceiverConfig{AnyPayload: true}).Middleware(c.write)
-	c.applies(h, newMessage("m1"), message.NewMessage("m1", []byte("other")))
-	c.rows(1, 1)
 }
