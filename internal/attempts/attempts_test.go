@@ -27,9 +27,8 @@ func TestFailureAdd(t *testing.T) {
 			attempts.Add(&f, fmt.Errorf("attempt %d", i), classify.Verdict{Class: classify.ClassTransient}, noon.Add(time.Duration(i)*time.Second))
 		}
 		last := noon.Add(time.Duration(n-1) * time.Second)
-		if f.Attempts != n || !f.First.Equal(noon) || !f.Last.Equal(last) || len(f.History) != min(n, attempts.Kept) {
-			t.Fatalf("%d attempts: %+v", n, f)
-		}
+		testkit.Require(t, f.Attempts == n && f.First.Equal(noon) && f.Last.Equal(last) && len(f.History) == min(n, attempts.Kept),
+			"%d attempts: %+v", n, f)
 		for i, a := range f.History {
 			number := n - len(f.History) + i
 			want := classify.Attempt{At: noon.Add(time.Duration(number) * time.Second), Class: classify.ClassTransient, Error: fmt.Sprint("attempt ", number)}
@@ -66,9 +65,8 @@ func TestFailureWithoutAttempts(t *testing.T) {
 		var f classify.Failure
 		for n := 1; n <= 3; n++ {
 			attempts.Add(&f, &classify.Failure{Err: io.EOF, Attempts: counted}, classify.Verdict{}, noon)
-			if f.Attempts != n || len(f.History) != n || f.Err != io.EOF || f.History[n-1].Error != "EOF" {
-				t.Fatalf("after %d with %d: %+v", n, counted, f)
-			}
+			testkit.Require(t, f.Attempts == n && len(f.History) == n && f.Err == io.EOF && f.History[n-1].Error == "EOF",
+				"after %d with %d: %+v", n, counted, f)
 		}
 	}
 }
@@ -85,12 +83,10 @@ func TestFailureTextIsBounded(t *testing.T) {
 		var f classify.Failure
 		attempts.Add(&f, err, classify.Verdict{Class: classify.ClassInvalid}, noon)
 		text := f.Error()
-		if !strings.HasPrefix(text, "invalid after 1 attempt(s): ") || len(text) > 5<<10 || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
-			t.Errorf("%s: %d bytes, %.60q", name, len(text), text)
-		}
-		if kept := f.History[0].Error; len(kept) > 256 || !utf8.ValidString(kept) || strings.Contains(kept, "\x00") {
-			t.Errorf("%s: history has %d bytes, %.60q", name, len(kept), kept)
-		}
+		testkit.Check(t, strings.HasPrefix(text, "invalid after 1 attempt(s): ") && len(text) <= 5<<10, "%s: %.60q", name, text)
+		kept := f.History[0].Error
+		testkit.Check(t, len(kept) <= 256 && utf8.ValidString(text+kept) && !strings.Contains(text+kept, "\x00"),
+			"%s: history has %d bytes, %.60q", name, len(kept), kept)
 	}
 }
 
@@ -109,11 +105,7 @@ func TestReason(t *testing.T) {
 		classify.ClassAborted:   "aborted",
 		classify.Class(200):     "unknown",
 	} {
-		if got := attempts.Reason(classify.Verdict{Class: class}); got != want {
-			t.Errorf("%v: %q, want %q", class, got, want)
-		}
-		if got := attempts.Reason(classify.Verdict{Class: class, Reason: "own"}); got != "own" {
-			t.Errorf("%v: an application's reason became %q", class, got)
-		}
+		testkit.Equal(t, class.String(), attempts.Reason(classify.Verdict{Class: class}), want)
+		testkit.Equal(t, "an application's", attempts.Reason(classify.Verdict{Class: class, Reason: "own"}), "own")
 	}
 }

@@ -104,11 +104,4 @@ func TestOpenValveAllocatesNothing(t *testing.T) {
 	testkit.Equal(t, "allocations", testing.AllocsPerRun(1000, func() { v.Wait(ctx) }), 0)
 }
 
-func BenchmarkOpenValve(b *testing.B) {
-	var v Valve
-	for b.Loop() {
-		v.Wait(b.Context())
-	}
-}
-
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -76,9 +76,8 @@ func TestGuardRules(t *testing.T) {
 			{"hops beyond all bounds", hops, message.Metadata{"x-hop-count": "99999999999999999999"}, passes, ""},
 		} {
 			handled, err := guarded(t, row.config, row.metadata)
-			if v := verdict(err); v.Class != row.class || v.Reason != row.reason {
-				t.Errorf("%s: the verdict on %v is %s, %q", row.name, err, v.Class, v.Reason)
-			}
+			v := verdict(err)
+			testkit.Check(t, v.Class == row.class && v.Reason == row.reason, "%s: the verdict is %s, %q", row.name, v.Class, v.Reason)
 			testkit.Check(t, handled == (row.class == passes) && handled == (err == nil),
 				"%s: handled: %t, error %v", row.name, handled, err)
 		}
@@ -105,9 +104,7 @@ func TestHopsAreCounted(t *testing.T) {
 	for handled := 0; ; handled++ {
 		out, err := circle(msg)
 		if err != nil {
-			if v := verdict(err); handled != 4 || v.Reason != classify.ReasonMaxHops {
-				t.Fatalf("stopped after %d handlers: %v", handled, err)
-			}
+			testkit.Check(t, handled == 4 && verdict(err).Reason == classify.ReasonMaxHops, "stopped after %d handlers: %v", handled, err)
 			return
 		}
 		msg = out[0].Copy()

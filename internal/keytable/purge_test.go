@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -50,9 +49,7 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	<-purged
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10); err == nil || !strings.HasPrefix(err.Error(), "sqlite: purge keys: ") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err(keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10)), "sqlite: purge keys: ")
 }
 
 // Feature I8: the settings of MySQL's connections do not matter, neither to the table nor to the purge.
@@ -63,9 +60,7 @@ func TestPurgeMySQLSettings(t *testing.T) {
 		"tx_isolation=%27SERIALIZABLE%27&time_zone=%27%2B05%3A00%27",
 	} {
 		db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
-		if err := database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table); err != nil {
-			t.Fatalf("%s: %v", settings, err)
-		}
+		testkit.NoError(t, database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table))
 		soon, ago := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(-time.Minute).UnixMilli()
 		if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES (?, ?, 1, NULL), ('c', 'over', 2, ?), ('c', 'live', 3, ?)`,
 			[]byte("ü\xff'\\"), []byte("\x00'\"\\ "), ago, soon); err != nil {

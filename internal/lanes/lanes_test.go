@@ -48,9 +48,7 @@ func TestProperty(t *testing.T) {
 				key := string(i.key)
 				mu.Lock()
 				if i.key != nil {
-					if busy[key] || done[key] > i.number {
-						rt.Errorf("%q: %d runs, busy %v, %d has run", key, i.number, busy[key], done[key])
-					}
+					testkit.Check(rt, !busy[key] && done[key] <= i.number, "%q: %d runs, busy %v, %d has run", key, i.number, busy, done[key])
 					busy[key], done[key] = true, i.number
 				}
 				if ran++; ran > running || added-ended > max(room, running)+1 { // and the one whose Add has not returned
@@ -76,9 +74,8 @@ func TestProperty(t *testing.T) {
 				mu.Unlock()
 			}
 			time.Sleep(time.Second)
-			if l.Close(); ended != n {
-				rt.Errorf("%d of %d ran", ended, n)
-			}
+			l.Close()
+			testkit.Check(rt, ended == n, "%d of %d ran", ended, n)
 		})
 	})
 }
@@ -126,9 +123,8 @@ func TestEachWithoutKeyRunsAlone(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if l.Close(); time.Since(begun) != 4*time.Second {
-			t.Errorf("took %s", time.Since(begun))
-		}
+		l.Close()
+		testkit.Equal(t, "took", time.Since(begun), 4*time.Second)
 	})
 }
 
@@ -148,9 +144,8 @@ func TestClose(t *testing.T) {
 		testkit.Is(t, l.Add(t.Context(), new(item)), lanes.ErrClosed)
 		begun := time.Now()
 		l.Close() // again
-		if err := l.Add(t.Context(), new(item)); err != lanes.ErrClosed || ran.Load() != 2 || time.Since(begun) != 58*time.Second {
-			t.Errorf("closed: %v, %d ran, after %s", err, ran.Load(), time.Since(begun))
-		}
+		testkit.Is(t, l.Add(t.Context(), new(item)), lanes.ErrClosed)
+		testkit.Check(t, ran.Load() == 2 && time.Since(begun) == 58*time.Second, "%d ran, after %s", ran.Load(), time.Since(begun))
 	})
 }
 
@@ -179,9 +174,8 @@ func TestLargeAndManyKeys(t *testing.T) {
 	testkit.Check(t, held <= 64, "%d keys are kept", held)
 	testkit.NoError(t, l.Add(t.Context(), &item{key: large}))
 	testkit.Eventually(t, "no key is kept", func() bool { return l.Held() == 0 })
-	if l.Close(); longest.Load() != 1<<20 {
-		t.Error(longest.Load())
-	}
+	l.Close()
+	testkit.Equal(t, "longest", longest.Load(), 1<<20)
 }
 
 // Promise P5: a message whose key has none waiting costs no allocation.
@@ -199,18 +193,6 @@ func TestAllocations(t *testing.T) {
 		<-done
 		n++
 	}), 0)
-}
-
-func BenchmarkAdd(b *testing.B) {
-	l := lanes.New(config(16, 1000, func(*item) {}))
-	defer l.Close()
-	items := make([]*item, 1000)
-	for n := range items {
-		items[n] = &item{key: fmt.Append(nil, n)}
-	}
-	for n := 0; b.Loop(); n++ {
-		_ = l.Add(b.Context(), items[n%len(items)])
-	}
 }
 
 // A second goroutine adds beside the first: all run, and none waits although there is room.

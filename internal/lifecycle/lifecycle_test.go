@@ -222,9 +222,7 @@ func TestRoutersAtOnce(t *testing.T) {
 				testkit.Equal(t, "runs while a router does", running.Load(), 1)
 				_ = router.Close()
 			})
-			if err := router.Run(context.Background()); (err != nil) != (i%2 == 1) {
-				t.Error(err)
-			}
+			testkit.Check(t, (router.Run(context.Background()) != nil) == (i%2 == 1), "router %d runs, or does not", i)
 			_ = ps.Close() // ends the handler that started where another did not
 		})
 	}
