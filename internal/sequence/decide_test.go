@@ -42,33 +42,26 @@ func TestOwnerSeesDecisions(t *testing.T) {
 		o := (&sequence.Ordering{Store: s}).Own(source)
 		o.Load(t.Context())
 		errRecord := errors.New("no record")
-		if _, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, "a"), sequence.Deciding{What: sequence.Skip,
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return errRecord }}); !errors.Is(err, errRecord) {
-			t.Errorf("it is decided without a record: %v", err)
-		}
+		_, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, "a"), sequence.Deciding{What: sequence.Skip,
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return errRecord }})
+		testkit.Is(t, err, errRecord)
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if l := o.Next(short); l != nil {
-			t.Errorf("%s is due", l.Key)
-		}
+		testkit.Check(t, o.Next(short) == nil, "a lane is due")
 		for _, c := range []struct {
 			row  *sequence.Row
 			what sequence.Decision
 			left sequence.Decision // when the message was held, or waits, again
 		}{{waits, sequence.Skip, sequence.Skip}, {held, sequence.Release, sequence.Undecided}} {
 			key := string(c.row.Lane)
-			if n, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, key), sequence.Deciding{What: c.what, By: "ann", Record: noRecord}); n != 1 || err != nil {
-				t.Fatalf("%d: %v", n, err)
-			}
+			deciding := sequence.Deciding{What: c.what, By: "ann", Record: noRecord}
+			testkit.Returns(t, 1)(sequence.Decide(t.Context(), db, "shop", seqOf(t, db, key), deciding))
 			l := o.Next(t.Context())
 			rows, _ := o.Heads(t.Context(), l)
-			if string(l.Key) != key || len(rows) != 1 || rows[0].Decision != c.what || rows[0].By != "ann" || rows[0].Held || time.Until(rows[0].Due) > 0 {
-				t.Errorf("%s: %+v", l.Key, rows)
-			}
+			testkit.Check(t, string(l.Key) == key && len(rows) == 1 && rows[0].Decision == c.what && rows[0].By == "ann" && !rows[0].Held &&
+				time.Until(rows[0].Due) <= 0, "%s: %+v", l.Key, rows)
 			testkit.NoError(t, s.Again(t.Context(), source, c.row, time.Hour))
-			if rows = testkit.Must(s.Heads(t.Context(), source, c.row.Lane, 1)); rows[0].Decision != c.left {
-				t.Errorf("%s: %s is left", key, rows[0].Decision)
-			}
+			testkit.Equal(t, key+": left", testkit.Must(s.Heads(t.Context(), source, c.row.Lane, 1))[0].Decision, c.left)
 			testkit.NoError(t, s.Delete(t.Context(), source, c.row))
 			o.Drain(t.Context(), t.Context(), l, nil) // nothing is left
 		}
@@ -88,9 +81,7 @@ func TestOwnerAdmits(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
-			if got := o.Admit(ctx, []byte(key)); got != want {
-				t.Errorf("%q: %t, want %t", key, got, want)
-			}
+			testkit.Equal(t, key, o.Admit(ctx, []byte(key)), want)
 		}
 		park := func(key string, position int64, size int) {
 			t.Helper()

@@ -20,11 +20,8 @@ import (
 
 func opened(t testing.TB, db *sql.DB) (*database.Database, *sequence.Store) {
 	t.Helper()
-	on, err := database.Open(t.Context(), "test", db, "shop", keytable.Table)
-	testkit.NoError(t, err)
-	s, err := sequence.NewStore(t.Context(), db, "shop")
-	testkit.NoError(t, err)
-	return on, s
+	on := testkit.Must(database.Open(t.Context(), "test", db, "shop", keytable.Table))
+	return on, testkit.Must(sequence.NewStore(t.Context(), db, "shop"))
 }
 
 func rowOf(key []byte, position int64, id, payload string) *sequence.Row {
@@ -46,30 +43,24 @@ func TestHostileKeys(t *testing.T) {
 				testkit.NoError(t, s.Park(t.Context(), source, rowOf(key, int64(at), "id\x00\xff", ""), 0))
 			}
 		}
-		all, err := s.Load(t.Context(), source)
-		testkit.Require(t, err == nil && len(all) == len(keys), "%d sequences: %v", len(all), err)
+		testkit.Equal(t, "sequences", len(testkit.Must(s.Load(t.Context(), source))), len(keys))
 		for at, key := range keys {
 			rows, err := s.Heads(t.Context(), source, sequence.LaneOf(key), 10)
 			testkit.Require(t, err == nil && len(rows) == 1, "%d: %d rows: %v", at, len(rows), err)
 			r := rows[0]
-			if !bytes.Equal(r.RecordKey, key) || r.RecordKey == nil || r.Position != int64(at) || r.Msg.UUID != "id\x00\xff" || r.Msg.Payload == nil ||
-				r.Msg.Metadata.Get("customer") != "ann\x00\xff" || r.SentAt.UnixMilli() != 1234567 {
-				t.Errorf("%d: %+v", at, r.Msg)
-			}
+			testkit.Check(t, bytes.Equal(r.RecordKey, key) && r.RecordKey != nil && r.Position == int64(at) && r.Msg.UUID == "id\x00\xff" &&
+				r.Msg.Payload != nil && r.Msg.Metadata.Get("customer") == "ann\x00\xff" && r.SentAt.UnixMilli() == 1234567,
+				"%d: %+v", at, r.Msg)
 		}
 		db := kind.Open(t, address)
-		if listed, err := sequence.List(t.Context(), db, "shop", 100); err != nil || len(listed) != len(keys) || listed[0].Key == nil ||
-			*listed[0].Key != "" || listed[0].Topic != "orders" || listed[0].Partition != 3 || listed[0].Messages != 1 || listed[0].Late {
-			t.Errorf("listed %d: %+v, %v", len(listed), listed[:min(1, len(listed))], err)
-		}
-		if listed, err := sequence.List(t.Context(), db, "another", 100); err != nil || len(listed) != 0 {
-			t.Errorf("another service has %d sequences: %v", len(listed), err)
-		}
+		listed := testkit.Must(sequence.List(t.Context(), db, "shop", 100))
+		testkit.Require(t, len(listed) == len(keys), "listed %d", len(listed))
+		l := listed[0]
+		testkit.Check(t, l.Key != nil && *l.Key == "" && l.Topic == "orders" && l.Partition == 3 && l.Messages == 1 && !l.Late, "%+v", l)
 		other := source
 		other.Group = "another"
-		if all, err := s.Load(t.Context(), other); err != nil || len(all) != 0 {
-			t.Errorf("another group has %d sequences: %v", len(all), err)
-		}
+		testkit.Check(t, len(testkit.Must(sequence.List(t.Context(), db, "another", 100))) == 0 &&
+			len(testkit.Must(s.Load(t.Context(), other))) == 0, "another service, or group, has sequences")
 	})
 }
 
@@ -81,10 +72,8 @@ func TestTopicMadeAnew(t *testing.T) {
 			testkit.NoError(t, s.Park(t.Context(), source, row, time.Hour))
 		}
 		testkit.NoError(t, s.Delete(t.Context(), source, rowOf([]byte("a"), 7, "a", "old")))
-		rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
-		if err != nil || len(rows) != 1 || string(rows[0].Msg.Payload) != "new" || time.Until(rows[0].Due) < time.Minute {
-			t.Errorf("%d rows: %v", len(rows), err)
-		}
+		rows := testkit.Must(s.Heads(t.Context(), source, []byte("a"), 10))
+		testkit.Check(t, len(rows) == 1 && string(rows[0].Msg.Payload) == "new" && time.Until(rows[0].Due) >= time.Minute, "%+v", rows)
 	})
 }
 
@@ -96,14 +85,11 @@ func TestSettleMeetsClaim(t *testing.T) {
 			on, _ := opened(t, db)
 			row := keytable.NewRow("shop/billing", "a", nil, 0, false)
 			row.Place = keytable.Place{Source: "source", Position: 3}
-			tx, err := db.BeginTx(t.Context(), nil)
-			testkit.NoError(t, err)
-			testkit.NoError(t, testkit.Err(keytable.DialectOf(on.Kind()).Enter(t.Context(), tx, row)))
+			tx := testkit.Must(db.BeginTx(t.Context(), nil))
+			testkit.Must(keytable.DialectOf(on.Kind()).Enter(t.Context(), tx, row))
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if _, err := keytable.Settle(short, on, row); err == nil {
-				t.Error("it is settled, and claimed")
-			}
+			testkit.Check(t, testkit.Err(keytable.Settle(short, on, row)) != nil, "it is settled, and claimed")
 			settled := make(chan *keytable.Record)
 			go func() {
 				record, err := keytable.Settle(t.Context(), on, row)
@@ -112,9 +98,7 @@ func TestSettleMeetsClaim(t *testing.T) {
 			}()
 			time.Sleep(50 * time.Millisecond)
 			testkit.NoError(t, tx.Commit())
-			if record := <-settled; record == nil {
-				t.Error("the effect was not seen")
-			}
+			testkit.Check(t, <-settled != nil, "the effect was not seen")
 		})
 	}
 }
@@ -126,7 +110,7 @@ func TestPurgeSparesParked(t *testing.T) {
 		for at, id := range []string{"parked", "old"} {
 			row := keytable.NewRow("shop/billing", id, nil, 0, false)
 			row.Place = keytable.Place{Source: "source", Position: int64(at)}
-			testkit.NoError(t, testkit.Err(keytable.Settle(t.Context(), on, row)))
+			testkit.Must(keytable.Settle(t.Context(), on, row))
 		}
 		testkit.NoError(t, s.Park(t.Context(), source, rowOf([]byte("a"), 7, "parked", ""), 0))
 		for _, want := range []int{1, 0} {
@@ -146,15 +130,12 @@ func TestErase(t *testing.T) {
 		erasing := sequence.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
 		for _, left := range []int{4, 3} {
 			testkit.Returns(t, 1)(sequence.Erase(t.Context(), on, "shop", erasing))
-			rows, err := s.Heads(t.Context(), source, []byte("a"), 10)
-			testkit.Check(t, err == nil && len(rows) == left, "%d rows, want %d: %v", len(rows), left, err)
+			testkit.Equal(t, "rows", len(testkit.Must(s.Heads(t.Context(), source, []byte("a"), 10))), left)
 			erasing.DryRun = false
 		}
 		row := keytable.NewRow("shop/billing", "a1", nil, 0, false)
 		row.Place = (&sequence.Delivery{Owner: (&sequence.Ordering{Store: s}).Own(source), Position: 1}).Place(watermill.NewMessage("a1", nil))
-		if absorbs, err := keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row); err != nil || !absorbs {
-			t.Errorf("it would be handled again: %v", err)
-		}
+		testkit.Returns(t, true)(keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row)) // or it would be handled again
 		testkit.Returns(t, 3)(sequence.Left(t.Context(), db, "shop"))
 	})
 }
