@@ -1,7 +1,6 @@
 package wmkafka
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -24,24 +22,12 @@ func TestMembersApart(t *testing.T) {
 		c, db := newCluster(t), databases.Postgres.New(t)
 		log := &testkit.Log{}
 		begin := func(ordered bool, handled *atomic.Int64) (stop func()) {
-			config := spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{}, Queue: poison.QueueConfig{Origin: Origin}}
+			config := spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{}}
 			if ordered {
 				config.Ordered = &spillway.OrderedConfig{}
 			}
-			channel := testkit.Must(spillway.New(t.Context(), config))
-			router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-			channel.Attach(router)
-			router.AddConsumerHandler("billing", c.topic, c.subscriber(SubscriberConfig{InFlight: 8, Shared: settings.Shared{Logger: log}}), func(*message.Message) error {
-				handled.Add(1)
-				return nil
-			})
-			ended := make(chan error, 1)
-			go func() { ended <- router.Run(context.Background()) }()
-			<-router.Running()
-			return func() {
-				testkit.NoError(t, router.Close())
-				testkit.NoError(t, <-ended)
-			}
+			sub := c.subscriber(SubscriberConfig{InFlight: 8, Shared: settings.Shared{Logger: log}})
+			return c.run(sub, c.channel(config).Attach, func(*message.Message) error { handled.Add(1); return nil })
 		}
 		var first, second atomic.Int64
 		stopFirst := begin(orderedFirst, &first)
@@ -50,9 +36,7 @@ func TestMembersApart(t *testing.T) {
 		c.eventually("the first handles all", func() bool { return first.Load() == n })
 		stopSecond := begin(!orderedFirst, &second)
 		c.eventually("the group does not admit it", func() bool { return log.Is(sarama.ErrInconsistentGroupProtocol) })
-		if n := c.members(); n != 1 {
-			t.Errorf("ordered first: %v: %d members", orderedFirst, n)
-		}
+		testkit.Equal(t, "members", c.members(), 1)
 		stopFirst()
 		others := keyed(2*n, keys) // of which the receiver knows the first half
 		c.produce(others...)

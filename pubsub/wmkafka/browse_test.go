@@ -27,32 +27,22 @@ func TestBrowse(t *testing.T) {
 	t.Parallel()
 	c := newPartitioned(t, 3)
 	sub := c.subscriber(SubscriberConfig{})
-	browse := func(most int) (ids []string) {
-		err := sub.Browse(t.Context(), c.topic, func(msg *message.Message) bool {
-			ids = append(ids, msg.UUID)
-			if origin := Origin(msg); origin.Topic != c.topic || origin.ConsumerGroup != c.group {
-				t.Errorf("%+v", origin)
-			}
-			return len(ids) < most
-		})
-		testkit.NoError(t, err)
-		return ids
+	browse := func(most int) (n int) {
+		testkit.NoError(t, sub.Browse(t.Context(), c.topic, func(msg *message.Message) bool {
+			n++
+			testkit.Check(t, Origin(msg).Topic == c.topic && Origin(msg).ConsumerGroup == c.group, "another's message")
+			return n < most
+		}))
+		return n
 	}
-	if ids := browse(100); len(ids) != 0 {
-		t.Error(ids)
-	}
+	testkit.Equal(t, "before", browse(100), 0)
 	records := numbered(6)
 	for i, record := range records {
 		record.Partition = int32(i % 3)
 	}
 	c.produce(records...)
-	if ids := browse(100); len(ids) != 6 {
-		t.Error(ids)
-	}
-	if ids := browse(2); len(ids) != 2 {
-		t.Error(ids)
-	}
-	if err := sub.Browse(t.Context(), c.topic+".missing", func(*message.Message) bool { return true }); err == nil {
-		t.Error("a topic that is missing is no error")
-	}
+	testkit.Equal(t, "all", browse(100), 6)
+	testkit.Equal(t, "some", browse(2), 2)
+	missing := sub.Browse(t.Context(), c.topic+".missing", func(*message.Message) bool { return true })
+	testkit.Check(t, missing != nil, "a topic that is missing is no error")
 }

@@ -53,9 +53,7 @@ func (g *group) MarkMessage(record *sarama.ConsumerMessage, _ string) {
 func (g *group) MarkOffset(_ string, _ int32, offset int64, _ string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.left {
-		g.t.Error("marked after the session")
-	}
+	testkit.Check(g.t, !g.left, "marked after the session")
 	g.marked = append(g.marked, offset-1)
 }
 
@@ -64,9 +62,7 @@ func (g *group) Commit() {
 	time.Sleep(50 * time.Millisecond)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.left {
-		g.t.Error("committed after the session")
-	}
+	testkit.Check(g.t, !g.left, "committed after the session")
 	g.commits++
 }
 
@@ -96,9 +92,7 @@ func (g *group) leave() {
 func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *subscription {
 	t.Helper()
 	config.Sarama = func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = autoCommit }
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", config)
-	testkit.NoError(t, err)
-	return newSubscription(sub, "orders", func() {})
+	return newSubscription(testkit.Must(NewSubscriber([]string{"127.0.0.1:1"}, "g", config)), "orders", func() {})
 }
 
 // Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked,
@@ -131,9 +125,7 @@ func TestInFlightAtRandom(t *testing.T) {
 				defer mu.Unlock()
 				held--
 				offset, key := offsetOf(msg), keyOf(msg)
-				if key != "" && last[key] > offset {
-					t.Errorf("round %d: %d of key %s is acked after %d", round, offset, key, last[key])
-				}
+				testkit.Check(t, key == "" || last[key] <= offset, "round %d: %d of key %s is acked after %d", round, offset, key, last[key])
 				busy[key] = false
 				switch {
 				case how == 0 && pause > 900*time.Millisecond: // never settled
@@ -151,14 +143,11 @@ func TestInFlightAtRandom(t *testing.T) {
 						return
 					case msg := <-s.output:
 						mu.Lock()
-						if held++; held > inFlight {
-							t.Errorf("%d are in flight of %d", held, inFlight)
-						}
-						if key := keyOf(msg); key != "" && busy[key] {
-							t.Errorf("round %d: two of key %s are in flight", round, key)
-						} else {
-							busy[key] = true
-						}
+						held++
+						testkit.Check(t, held <= inFlight, "%d are in flight of %d", held, inFlight)
+						key := keyOf(msg)
+						testkit.Check(t, key == "" || !busy[key], "round %d: two of key %s are in flight", round, key)
+						busy[key] = true
 						pause, how := time.Duration(random.IntN(1000))*time.Millisecond, random.IntN(10)
 						mu.Unlock()
 						settling.Go(func() { settle(msg, pause, how) })
@@ -167,9 +156,7 @@ func TestInFlightAtRandom(t *testing.T) {
 			})
 			time.Sleep(lasts)
 			g.leave()
-			if p := <-ended; p != nil {
-				t.Error(p)
-			}
+			testkit.Equal(t, "panicked with", <-ended, nil)
 			close(over)
 			settling.Wait()
 			testkit.Require(t, slices.IsSorted(g.marked), "round %d: marked %v", round, g.marked)
@@ -205,9 +192,8 @@ func TestInFlightCommitsTogether(t *testing.T) {
 		g.leave()
 		all[1].Ack()
 		<-ended
-		if took := time.Since(began); took > s.config.settleGrace || g.marked[len(g.marked)-1] != n-1 || g.commits < 2 {
-			t.Errorf("the session took %s to end, marked %v in %d commits", took, g.marked, g.commits)
-		}
+		testkit.Check(t, time.Since(began) <= s.config.settleGrace && g.marked[len(g.marked)-1] == n-1 && g.commits >= 2,
+			"the session took %s to end, marked %v in %d commits", time.Since(began), g.marked, g.commits)
 	})
 }
 
@@ -226,9 +212,8 @@ func TestInFlightUnderPanic(t *testing.T) {
 			ended := g.consume(subscriptionOf(t, SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: hostileLogger{}}}, true))
 			synctest.Wait() // it is not taken
 			g.leave()
-			if p := <-ended; p != nil || len(g.marked) != 0 {
-				t.Errorf("in flight %d: %v, marked %v", inFlight, p, g.marked)
-			}
+			testkit.Equal(t, "panicked with", <-ended, nil)
+			testkit.Check(t, len(g.marked) == 0, "in flight %d: marked %v", inFlight, g.marked)
 		})
 	}
 }

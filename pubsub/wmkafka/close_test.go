@@ -13,24 +13,15 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// No broker: Subscribe and Backlog say so within bounded time, and Close returns.
+// No broker: Subscribe and Backlog say so within bounded time, and Close returns. After Close nothing is subscribed to
+// any more, and Close may be called again.
 func TestNoBroker(t *testing.T) {
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
-	testkit.NoError(t, err)
-	start := time.Now()
-	testkit.Says(t, testkit.Err(sub.Subscribe(context.Background(), "orders")), `"orders"`)
-	testkit.Says(t, testkit.Err(sub.Backlog(context.Background(), "orders")), `"orders"`)
-	testkit.NoError(t, sub.Close())
-	if took := time.Since(start); took > patience { // a hang; it takes a second
-		t.Errorf("it took %s", took)
-	}
-}
-
-// After Close: nothing is subscribed to any more, and Close may be called again.
-func TestClosedSubscriber(t *testing.T) {
-	sub, err := NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{})
-	testkit.NoError(t, err)
-	testkit.NoError(t, errors.Join(sub.Close(), sub.Close()))
+	sub := testkit.Must(NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{}))
+	testkit.Within(t, "all says so", func() {
+		testkit.Says(t, testkit.Err(sub.Subscribe(context.Background(), "orders")), `"orders"`)
+		testkit.Says(t, testkit.Err(sub.Backlog(context.Background(), "orders")), `"orders"`)
+		testkit.Is(t, errors.Join(sub.Close(), sub.Close()), nil)
+	})
 	testkit.Is(t, testkit.Err(sub.Subscribe(context.Background(), "orders")), ErrClosed)
 }
 
@@ -39,6 +30,7 @@ func TestOffsetsAcrossClose(t *testing.T) {
 	t.Parallel()
 	for name, autoCommit := range map[string]bool{"auto-commit": true, "commit by each ack": false} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t)
 			c.produce(numbered(5)...)
 			sub := c.subscriber(SubscriberConfig{Sarama: func(config *sarama.Config) {
@@ -50,19 +42,12 @@ func TestOffsetsAcrossClose(t *testing.T) {
 			}
 			held := c.next(messages) // and is not acked
 			testkit.NoError(t, sub.Close())
-			if !errors.Is(held.Context().Err(), context.Canceled) {
-				t.Errorf("the context of the message in hand has %v", held.Context().Err())
-			}
+			testkit.Is(t, held.Context().Err(), context.Canceled)
 			held.Ack() // too late: the subscription ended
-			if _, open := <-messages; open {
-				t.Error("a message came after Close")
-			}
-			if got := c.committed(); got != 3 {
-				t.Fatalf("committed %d", got)
-			}
-			if msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{}))); msg.UUID != "id-3" || !msg.Ack() {
-				t.Errorf("the next subscriber begins with %q", msg.UUID)
-			}
+			c.over(messages)
+			testkit.Equal(t, "committed", c.committed(), 3)
+			msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
+			testkit.Check(t, msg.UUID == "id-3" && msg.Ack(), "the next subscriber begins with %q", msg.UUID)
 		})
 	}
 }
@@ -81,6 +66,7 @@ func TestCloseUnderHandler(t *testing.T) {
 		"does not care":      {func(*message.Message) {}, time.Second, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t)
 			c.produce(numbered(2)...)
 			sub := c.subscriber(SubscriberConfig{settleGrace: row.grace})
@@ -88,12 +74,8 @@ func TestCloseUnderHandler(t *testing.T) {
 			msg := c.next(messages)
 			go row.settle(msg)
 			c.closes(sub)
-			if _, open := <-messages; open {
-				t.Error("a message came after Close")
-			}
-			if got := c.committed(); got != row.committed {
-				t.Errorf("committed %d, want %d", got, row.committed)
-			}
+			c.over(messages)
+			testkit.Equal(t, "committed", c.committed(), row.committed)
 		})
 	}
 }
@@ -106,20 +88,15 @@ func TestDeadlineOfSubscription(t *testing.T) {
 	c.produce(numbered(1)...)
 	type key struct{}
 	ctx, expire := testkit.Expiring(context.WithValue(context.Background(), key{}, "value"))
-	messages, err := c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic)
-	testkit.NoError(t, err)
+	messages := testkit.Must(c.subscriber(SubscriberConfig{}).Subscribe(ctx, c.topic))
 	msg := c.next(messages)
 	call := chain.Keep(msg)
 	defer call.Release()
 	expire()
 	<-msg.Context().Done()
-	if !call.Gone() || msg.Context().Value(key{}) != "value" {
-		t.Errorf("aborted %t: %v, value %v", call.Gone(), msg.Context().Err(), msg.Context().Value(key{}))
-	}
+	testkit.Check(t, call.Gone() && msg.Context().Value(key{}) == "value", "it is not aborted, or has lost its values")
 	msg.Nack()
-	if _, open := <-messages; open {
-		t.Error("a message came after the end")
-	}
+	c.over(messages)
 }
 
 // Promise P3: a message that was acked when the grace of its session ended is acked, however late the process comes to
@@ -132,8 +109,7 @@ func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 		d := s.deliver(s.tenure.work, &sarama.ConsumerMessage{Topic: "orders"})
 		g.end()
 		d.msg.Ack()
-		if how := d.settled(d.of.Done()); how != acked {
-			t.Fatalf("round %d: settled as %d", round, how)
-		}
+		how := d.settled(d.of.Done())
+		testkit.Require(t, how == acked, "round %d: settled as %d", round, how)
 	}
 }

@@ -2,13 +2,14 @@ package wmkafka
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Feature P1: what Publish has confirmed is in the topic, whatever becomes of other messages of the same producer:
@@ -74,8 +75,6 @@ func TestConfirmedIsThere(t *testing.T) {
 			missing = append(missing, id)
 		}
 	}
-	if len(missing) > 0 {
-		t.Errorf("of %d confirmed messages %d are nowhere, %d were refused: %s", len(confirmed), len(missing), refused, strings.Join(missing[:min(len(missing), 20)], " "))
-	}
-	t.Logf("%d were confirmed, %d refused", len(confirmed), refused)
+	testkit.Check(t, len(missing) == 0, "of %d confirmed messages %d are nowhere, %d were refused: %q", len(confirmed), len(missing),
+		refused, missing[:min(len(missing), 20)])
 }

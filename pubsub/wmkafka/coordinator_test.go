@@ -91,13 +91,12 @@ func TestCoordinatorComesLate(t *testing.T) {
 		},
 	} {
 		dialer := &unsettled{}
-		if n, err := ask(func(config *sarama.Config) {
+		n, err := ask(func(config *sarama.Config) {
 			config.Consumer.Offsets.Initial = sarama.OffsetOldest
 			config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, dialer
 			dialer.refuses.Store(int32(2 * (config.Metadata.Retry.Max + 1))) // the client itself asks again so often
-		}); err != nil || n != 3 {
-			t.Errorf("%s: %d, %v", name, n, err)
-		}
+		})
+		testkit.Check(t, err == nil && n == 3, "%s: %d, %v", name, n, err)
 		testkit.Check(t, dialer.refuses.Load() < 0, "%s: the coordinator was not asked for so often", name)
 	}
 }

@@ -37,10 +37,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	router := message.NewDefaultRouter(nil)
 	dlc.Attach(router)
 	router.AddConsumerHandler("billing", "orders", sub, func(msg *message.Message) error {
 		return nil
@@ -145,18 +142,6 @@ func keyOf(record *sarama.ProducerMessage) string {
 	return string(key)
 }
 
-// Topics for dead letters are created by hand where no channel does it.
-func ExamplePublisher_InitializeTopicsFor() {
-	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer pub.Close()
-	if err := pub.InitializeTopicsFor("orders", "orders.dlq", "orders.dlq.parked"); err != nil {
-		log.Fatal(err)
-	}
-}
-
 // The messages of a record key take effect in the order of their partition, also when one of them fails: it waits in
 // the database, those behind it too, and other keys go on.
 func ExampleSubscriberConfig_ordered() {
@@ -171,16 +156,22 @@ func ExampleSubscriberConfig_ordered() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+	router := message.NewDefaultRouter(nil)
 	dlc.Attach(router)
 	router.AddConsumerHandler("billing", "orders", subscriber, func(msg *message.Message) error {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), "INSERT INTO bills (id) VALUES ($1)", msg.UUID)
 		return err
 	})
-	if err := router.Run(context.Background()); err != nil {
+}
+
+// Topics for dead letters are created by hand where no channel does it.
+func ExamplePublisher_InitializeTopicsFor() {
+	pub, err := wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pub.Close()
+	if err := pub.InitializeTopicsFor("orders", "orders.dlq", "orders.dlq.parked"); err != nil {
 		log.Fatal(err)
 	}
 }

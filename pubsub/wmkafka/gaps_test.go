@@ -18,31 +18,36 @@ import (
 func TestPlacingAcrossTransactions(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	config := publisherDefaults()
-	config.Producer.Idempotent, config.Producer.Transaction.ID = true, c.topic
-	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	testkit.NoError(t, err)
-	c.cleanup(producer.Close)
-	var written []int64
-	for round := range 4 {
-		testkit.NoError(t, producer.BeginTxn())
-		var offsets []int64
-		for i := range 3 {
-			_, offset, err := producer.SendMessage(&sarama.ProducerMessage{Topic: c.topic, Value: sarama.StringEncoder(fmt.Sprint(round, i))})
-			testkit.NoError(t, err)
-			offsets = append(offsets, offset)
-		}
-		end := producer.CommitTxn
-		if round == 1 {
-			end, offsets = producer.AbortTxn, nil
-		}
-		testkit.NoError(t, end())
-		written = append(written, offsets...)
-	}
+	_, written := c.transactions(1)
 	last := written[len(written)-1]
-	if came := c.placedInTurn(last); !slices.Equal(came, written) {
-		t.Errorf("%v came, written were %v", came, written)
+	came := c.placedInTurn(last)
+	testkit.Check(t, slices.Equal(came, written), "%v came, written were %v", came, written)
+}
+
+// transactions writes four transactions of three records, of which some are aborted, and returns what is committed.
+func (c *cluster) transactions(aborted ...int) (ids []string, offsets []int64) {
+	c.Helper()
+	producer := c.newProducer(func(config *sarama.Config) {
+		config.Producer.Idempotent, config.Producer.Transaction.ID = true, c.topic
+	})
+	for round := range 4 {
+		testkit.NoError(c, producer.BeginTxn())
+		end := producer.CommitTxn
+		if slices.Contains(aborted, round) {
+			end = producer.AbortTxn
+		}
+		for i := range 3 {
+			record := identified(fmt.Sprint(round, "-", i))
+			record.Topic = c.topic
+			_, offset, err := producer.SendMessage(record)
+			testkit.NoError(c, err)
+			if !slices.Contains(aborted, round) {
+				ids, offsets = append(ids, fmt.Sprint(round, "-", i)), append(offsets, offset)
+			}
+		}
+		testkit.NoError(c, end())
 	}
+	return ids, offsets
 }
 
 // Promises P1, P4: of a compacted topic, what is left comes in order while failed ones are being placed, and at last
@@ -62,19 +67,15 @@ func TestPlacingAcrossCompaction(t *testing.T) {
 	}
 	came := c.placedInTurn(last)
 	t.Logf("%d of %d records are left", len(came), last+1)
-	if !slices.IsSorted(came) || len(came) < keys || !slices.Equal(came[len(came)-keys:], []int64{last - 3, last - 2, last - 1, last}) {
-		t.Errorf("%v came", came)
-	}
+	testkit.Check(t, slices.IsSorted(came) && len(came) >= keys && came[len(came)-keys] == last-keys+1, "%v came", came)
 }
 
 // count is the number of records up to the last one.
 func (c *cluster) count(last int64) (n int64) {
 	c.Helper()
-	consumer, err := sarama.NewConsumerFromClient(c.admin.client)
-	testkit.NoError(c, err)
+	consumer := testkit.Must(sarama.NewConsumerFromClient(c.admin.client))
 	defer func() { _ = consumer.Close() }()
-	claim, err := consumer.ConsumePartition(c.topic, 0, sarama.OffsetOldest)
-	testkit.NoError(c, err)
+	claim := testkit.Must(consumer.ConsumePartition(c.topic, 0, sarama.OffsetOldest))
 	defer func() { _ = claim.Close() }()
 	for record := range claim.Messages() {
 		if n++; record.Offset == last {
@@ -102,9 +103,7 @@ func (c *cluster) placedInTurn(last int64) (came []int64) {
 		go placing.Begin(msg.Context(), msg) // waits for those before it with its key
 		open = append(open, msg)
 	}
-	if committed := c.committed(); committed > came[0] {
-		c.Errorf("%d is committed, and %d is being placed", committed, came[0])
-	}
+	testkit.Check(c, c.committed() <= came[0], "more is committed, and %d is being placed", came[0])
 	for _, msg := range slices.Backward(open) {
 		msg.Ack()
 	}

@@ -53,25 +53,30 @@ func newPartitioned(t testing.TB, partitions int32) *cluster {
 	t.Helper()
 	c := &cluster{TB: t, brokers: services.Kafka(t), topic: "orders-" + rand.Text(), group: "billing-" + rand.Text()}
 	var err error
-	if c.admin, err = connectAdmin(c.brokers, publisherDefaults()); err != nil {
-		t.Fatal(err)
-	}
+	c.admin, err = connectAdmin(c.brokers, publisherDefaults())
+	testkit.NoError(t, err)
 	c.cleanup(c.admin.Close)
-	config := publisherDefaults()
-	config.Producer.MaxMessageBytes = 32 << 20
-	config.Producer.Partitioner = sarama.NewManualPartitioner
-	if c.producer, err = sarama.NewSyncProducer(c.brokers, config); err != nil {
-		t.Fatal(err)
-	}
-	c.cleanup(c.producer.Close)
+	c.producer = c.newProducer(func(config *sarama.Config) {
+		config.Producer.MaxMessageBytes = 32 << 20
+		config.Producer.Partitioner = sarama.NewManualPartitioner
+	})
 	c.create(c.topic, partitions, nil)
 	return c
 }
 
 func (c *cluster) cleanup(end func() error) {
-	c.Cleanup(func() {
-		testkit.NoError(c, end())
-	})
+	c.Cleanup(func() { testkit.NoError(c, end()) })
+}
+
+// newProducer is one more producer of raw records.
+func (c *cluster) newProducer(change func(*sarama.Config)) sarama.SyncProducer {
+	c.Helper()
+	config := publisherDefaults()
+	change(config)
+	producer, err := sarama.NewSyncProducer(c.brokers, config)
+	testkit.NoError(c, err)
+	c.cleanup(producer.Close)
+	return producer
 }
 
 // create creates a topic that is deleted with the test, and waits for its leaders.
@@ -104,9 +109,8 @@ func (c *cluster) produce(records ...*sarama.ProducerMessage) (offset int64) {
 			record.Topic = c.topic
 		}
 		var err error
-		if _, offset, err = c.producer.SendMessage(record); err != nil {
-			c.Fatal(err)
-		}
+		_, offset, err = c.producer.SendMessage(record)
+		testkit.NoError(c, err)
 	}
 	return offset
 }
@@ -115,13 +119,15 @@ func header(key, value string) sarama.RecordHeader {
 	return sarama.RecordHeader{Key: []byte(key), Value: []byte(value)}
 }
 
+func identified(id string) *sarama.ProducerMessage {
+	return &sarama.ProducerMessage{Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, id)}}
+}
+
 // numbered are n records with ids id-0, id-1, ...
 func numbered(n int) (records []*sarama.ProducerMessage) {
 	for i := range n {
-		records = append(records, &sarama.ProducerMessage{
-			Value:   sarama.StringEncoder(fmt.Sprint("payload ", i)),
-			Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("id-", i))},
-		})
+		records = append(records, identified(fmt.Sprint("id-", i)))
+		records[i].Value = sarama.StringEncoder(fmt.Sprint("payload ", i))
 	}
 	return records
 }
@@ -129,18 +135,17 @@ func numbered(n int) (records []*sarama.ProducerMessage) {
 // records are all that stand in a topic, as Kafka has them.
 func (c *cluster) records(topic string, partitions int32) (records []*sarama.ConsumerMessage) {
 	c.Helper()
-	consumer, err := sarama.NewConsumerFromClient(c.admin.client)
-	testkit.NoError(c, err)
+	consumer := testkit.Must(sarama.NewConsumerFromClient(c.admin.client))
 	defer func() { _ = consumer.Close() }()
 	for partition := range partitions {
 		var end int64
+		var err error
 		testkit.Eventually(c, "the broker leads the partition, as far as it knows", func() bool {
 			end, err = c.admin.client.GetOffset(topic, partition, sarama.OffsetNewest)
 			return !errors.Is(err, sarama.ErrNotLeaderForPartition)
 		})
 		testkit.NoError(c, err)
-		claim, err := consumer.ConsumePartition(topic, partition, sarama.OffsetOldest)
-		testkit.NoError(c, err)
+		claim := testkit.Must(consumer.ConsumePartition(topic, partition, sarama.OffsetOldest))
 		for range end {
 			records = append(records, <-claim.Messages())
 		}
@@ -152,24 +157,27 @@ func (c *cluster) records(topic string, partitions int32) (records []*sarama.Con
 // size is the number of offsets in a topic.
 func (c *cluster) size(topic string) (n int) {
 	c.Helper()
-	sub := c.subscriber(SubscriberConfig{}, "nobody-"+rand.Text())
-	n, err := sub.Backlog(context.Background(), topic)
+	return c.behind(topic, "nobody-"+rand.Text())
+}
+
+// behind is how many messages of a topic a group has not acked.
+func (c *cluster) behind(topic, group string) int {
+	c.Helper()
+	n, err := c.subscriber(SubscriberConfig{}, group).Backlog(context.Background(), topic)
 	testkit.NoError(c, err)
 	return n
 }
 
 func (c *cluster) subscriber(config SubscriberConfig, group ...string) *Subscriber {
 	c.Helper()
-	sub, err := NewSubscriber(c.brokers, append(group, c.group)[0], config)
-	testkit.NoError(c, err)
+	sub := testkit.Must(NewSubscriber(c.brokers, append(group, c.group)[0], config))
 	c.cleanup(sub.Close)
 	return sub
 }
 
 func (c *cluster) publisher(config PublisherConfig) *Publisher {
 	c.Helper()
-	pub, err := NewPublisher(c.brokers, config)
-	testkit.NoError(c, err)
+	pub := testkit.Must(NewPublisher(c.brokers, config))
 	c.cleanup(pub.Close)
 	return pub
 }
@@ -184,17 +192,14 @@ func (c *cluster) stock(config kafka.SubscriberConfig) *kafka.Subscriber {
 	config.OverwriteSaramaConfig = kafka.DefaultSaramaSubscriberConfig()
 	config.OverwriteSaramaConfig.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.OverwriteSaramaConfig.Consumer.Group.Heartbeat.Interval = time.Second
-	sub, err := kafka.NewSubscriber(config, nil)
-	testkit.NoError(c, err)
+	sub := testkit.Must(kafka.NewSubscriber(config, nil))
 	c.cleanup(sub.Close)
 	return sub
 }
 
 func (c *cluster) subscribe(sub message.Subscriber) <-chan *message.Message {
 	c.Helper()
-	messages, err := sub.Subscribe(context.Background(), c.topic)
-	testkit.NoError(c, err)
-	return messages
+	return testkit.Must(sub.Subscribe(context.Background(), c.topic))
 }
 
 // next returns the next message, which must come.
@@ -205,18 +210,18 @@ func (c *cluster) next(messages <-chan *message.Message) *message.Message {
 	return msg
 }
 
-// ends calls f, which must return although nothing else happens.
-func (c *cluster) ends(what string, f func()) {
-	c.Helper()
-	testkit.Within(c, what, f)
-}
-
 // closes closes what must close although nothing else happens.
 func (c *cluster) closes(it interface{ Close() error }) {
 	c.Helper()
 	var err error
 	testkit.Within(c, "Close", func() { err = it.Close() })
 	testkit.NoError(c, err)
+}
+
+// over fails unless a subscription has ended.
+func (c *cluster) over(messages <-chan *message.Message) {
+	c.Helper()
+	testkit.Check(c, testkit.Receive(c, "the end", messages) == nil, "a message came after the end")
 }
 
 // none fails when a message comes within d.
@@ -252,16 +257,12 @@ func (c *cluster) members(group ...string) int {
 	return len(groups[0].Members)
 }
 
-// run runs handlers in a router until the test ends, or the returned function is called.
-func (c *cluster) run(sub message.Subscriber, pub message.Publisher, attach func(*message.Router), handle message.HandlerFunc) (stop func()) {
+// run runs a handler in a router until the test ends, or the returned function is called.
+func (c *cluster) run(sub message.Subscriber, attach func(*message.Router), handle message.NoPublishHandlerFunc) (stop func()) {
 	c.Helper()
 	return testkit.RunRouter(c, nil, func(router *message.Router) {
 		attach(router)
-		if pub == nil {
-			router.AddConsumerHandler("billing", c.topic, sub, func(msg *message.Message) error { _, err := handle(msg); return err })
-		} else {
-			router.AddHandler("billing", c.topic, sub, "invoices", pub, handle)
-		}
+		router.AddConsumerHandler("billing", c.topic, sub, handle)
 	})
 }
 
@@ -289,9 +290,7 @@ func (s *sink) all() []*message.Message {
 func (s *sink) letters(t testing.TB) (letters []poison.Letter) {
 	t.Helper()
 	for _, msg := range s.all() {
-		l, err := poison.Decode(msg)
-		testkit.NoError(t, err)
-		letters = append(letters, l)
+		letters = append(letters, testkit.Must(poison.Decode(msg)))
 	}
 	return letters
 }

@@ -2,6 +2,7 @@ package wmkafka
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,20 +12,9 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
-
-// distinct counts the messages that a handler has handled.
-type distinct struct {
-	ids sync.Map
-	n   atomic.Int64
-}
-
-func (d *distinct) add(id string) {
-	if _, again := d.ids.LoadOrStore(id, nil); !again {
-		d.n.Add(1)
-	}
-}
 
 // Feature R12, promise P3: while the breaker holds the messages of a handler, the session of their group outlives the
 // session timeout. A lost session ends the contexts of held messages, which are requeued. The next session's messages
@@ -39,7 +29,7 @@ func TestHeldInOutage(t *testing.T) {
 			c.produce(numbered(n)...)
 			var away atomic.Bool
 			away.Store(true)
-			dead, done := &sink{}, &distinct{}
+			dead, done, handled := &sink{}, sync.Map{}, atomic.Int64{}
 			ch := c.channel(spillway.Config{Publisher: dead,
 				Breaker: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
 			waiting := func() int {
@@ -52,35 +42,33 @@ func TestHeldInOutage(t *testing.T) {
 			}
 			held := func() bool { return waiting() >= max(1, inFlight-1) } // one can be the probe
 			dialer := &faulty{}
-			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: dialer.soon}), nil, ch.Attach,
-				func(msg *message.Message) ([]*message.Message, error) {
-					if away.Load() {
-						return nil, classify.Away(errors.New("connection refused"))
-					}
-					done.add(msg.UUID)
-					return nil, nil
-				})
+			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: dialer.soon}), ch.Attach, func(msg *message.Message) error {
+				if away.Load() {
+					return classify.Away(errors.New("connection refused"))
+				}
+				_, again := done.LoadOrStore(msg.UUID, nil)
+				if !again {
+					handled.Add(1)
+				}
+				return nil
+			})
 			c.eventually("the breaker holds messages", held)
 			var before, now []string
 			c.eventually("it is a member", func() bool { before = c.generation(); return len(before) == 1 })
 			time.Sleep(9 * time.Second)
 			c.eventually("the broker knows its members", func() bool { now = c.generation(); return len(now) == 1 })
-			if now[0] != before[0] { // an expelled member comes back under another id
-				t.Fatalf("members %v, after %v: the session was lost while a message was held", now, before)
-			}
+			testkit.Require(t, slices.Equal(now, before), // an expelled member comes back under another id
+				"members %v, after %v: the session was lost while a message was held", now, before)
 			dialer.set(false, true)
 			c.eventually("the session is lost, and its messages are requeued", func() bool { return waiting() == 0 })
 			dialer.set(false, false)
 			c.eventually("the next session's messages are held", held)
-			if len(dead.all()) > 0 || done.n.Load() > 0 || c.committed() > 0 {
-				t.Errorf("%d letters, %d handled, %d committed in the outage", len(dead.all()), done.n.Load(), c.committed())
-			}
+			testkit.Check(t, len(dead.all()) == 0 && handled.Load() == 0 && c.committed() <= 0,
+				"%d letters, %d handled, %d committed in the outage", len(dead.all()), handled.Load(), c.committed())
 			away.Store(false)
-			c.eventually("all are handled", func() bool { return done.n.Load() == n })
+			c.eventually("all are handled", func() bool { return handled.Load() == n })
 			c.eventually("all are committed", func() bool { return c.committed() == n })
-			if letters := dead.letters(t); len(letters) != 0 {
-				t.Errorf("%d letters: %v", len(letters), letters[0].Failure)
-			}
+			testkit.Check(t, len(dead.all()) == 0, "%d letters", len(dead.all()))
 		})
 	}
 }

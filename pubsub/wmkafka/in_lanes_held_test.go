@@ -3,10 +3,8 @@ package wmkafka
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // limited lets one message of a key be parked.
@@ -34,10 +31,8 @@ func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 func decides(t *testing.T, db *sql.DB, what map[string]sequence.Decision) {
 	t.Helper()
 	for _, p := range testkit.Must(sequence.List(t.Context(), db, "shop", 10)) {
-		if _, err := sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what[*p.Key], By: "ann", Why: "INC-7",
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what[*p.Key], By: "ann", Why: "INC-7",
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}))
 	}
 }
 
@@ -46,20 +41,16 @@ func decides(t *testing.T, db *sql.DB, what map[string]sequence.Decision) {
 func TestFullPartition(t *testing.T) {
 	t.Parallel()
 	c, db, log := newCluster(t), databases.Postgres.New(t), &testkit.Log{}
-	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log, Ordered: &spillway.OrderedConfig{Hold: true}})
-	testkit.NoError(t, err)
+	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: log,
+		Ordered: &spillway.OrderedConfig{Hold: true}}))
 	var repaired atomic.Bool
 	h := newHistory()
-	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
-		channel.Attach(router)
-		router.AddConsumerHandler("billing", c.topic, limited{c.subscriber(SubscriberConfig{InFlight: 8})}, func(msg *message.Message) error {
-			if !repaired.Load() {
-				return classify.Permanent(errors.New("the ledger refuses it"))
-			}
-			h.begin(t, msg.UUID)
-			h.end(msg.UUID, true)
-			return nil
-		})
+	c.run(limited{c.subscriber(SubscriberConfig{InFlight: 8})}, channel.Attach, func(msg *message.Message) error {
+		if !repaired.Load() {
+			return classify.Permanent(errBad)
+		}
+		h.handle(t, msg.UUID, 0)
+		return nil
 	})
 	const n = 20
 	records := keyed(n, 2)
@@ -72,15 +63,11 @@ func TestFullPartition(t *testing.T) {
 	}
 	c.eventually("the log says that the partition waits", func() bool { return full() == 1 })
 	repaired.Store(true)
-	if c.committed() != 1 || h.count() > 0 {
-		t.Errorf("%d are committed, and %v were handled", c.committed(), h.seen)
-	}
+	testkit.Check(t, c.committed() == 1 && h.count() == 0, "%d are committed, and %d were handled", c.committed(), h.count())
 	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release})
 	c.eventually("all are committed", func() bool { return c.committed() == n })
 	c.eventually("all are handled", func() bool { return h.count() == n })
-	for key, seen := range h.seen {
-		testkit.Check(t, slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
-	}
+	h.inOrder(t)
 }
 
 // Feature R13: with Hold a key stands when a message of it fails for good, and other keys go on. What a person decides is
@@ -88,50 +75,37 @@ func TestFullPartition(t *testing.T) {
 func TestHeldKeys(t *testing.T) {
 	t.Parallel()
 	c, db := newCluster(t), databases.Postgres.New(t)
-	channel, err := spillway.New(t.Context(), spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{},
-		Queue: poison.QueueConfig{Origin: Origin}, Ordered: &spillway.OrderedConfig{Hold: true}})
-	testkit.NoError(t, err)
-	var mu sync.Mutex
+	channel := c.channel(spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{}, Ordered: &spillway.OrderedConfig{Hold: true}})
+	h := newHistory()
 	var repaired atomic.Bool
-	seen := map[string][]string{}
-	testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
-		channel.Attach(router)
-		router.AddConsumerHandler("billing", c.topic, c.subscriber(SubscriberConfig{InFlight: 8}), func(msg *message.Message) error {
-			if number(msg.UUID) < 2 && !repaired.Load() { // the first one of key-0 and of key-1
-				return classify.Permanent(errors.New("the ledger refuses it"))
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			key := msg.UUID[:len("key-0")]
-			seen[key] = append(seen[key], msg.UUID)
-			return nil
-		})
+	c.run(c.subscriber(SubscriberConfig{InFlight: 8}), channel.Attach, func(msg *message.Message) error {
+		if number(msg.UUID) < 2 && !repaired.Load() { // the first one of key-0 and of key-1
+			return classify.Permanent(errBad)
+		}
+		h.handle(t, msg.UUID, 0)
+		return nil
 	})
 	const n, keys = 60, 3
 	c.produce(keyed(n, keys)...)
 	listed := func() []sequence.Parked { return testkit.Must(sequence.List(t.Context(), db, "shop", 10)) }
 	c.eventually("all are parked or handled", func() bool { return c.committed() == n })
 	all := listed()
-	mu.Lock()
-	testkit.Check(t, len(all) == 2 && all[0].Held && all[0].Messages == n/keys && len(seen) == 1,
-		"%+v, and %v were handled", all, seen)
-	mu.Unlock()
+	testkit.Check(t, len(all) == 2 && all[0].Held && all[0].Messages == n/keys && h.count() == n/keys,
+		"%+v, and %d were handled", all, h.count())
 	repaired.Store(true)
 	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip})
 	c.eventually("nothing is parked", func() bool { return len(listed()) == 0 })
-	mu.Lock()
-	defer mu.Unlock()
+	c.eventually("all but the skipped one are handled", func() bool { return h.count() == n-1 })
 	for at := range keys {
 		key, first := fmt.Sprint("key-", at), at
 		if at == 1 {
 			first += keys
 		}
-		if got := seen[key]; !slices.IsSortedFunc(got, byNumber) || len(got) != (n-first+keys-1)/keys || number(got[0]) != first {
-			t.Errorf("%s: %v", key, got)
-		}
+		got := h.seen[key]
+		testkit.Check(t, slices.IsSortedFunc(got, byNumber) && number(got[0]) == first, "%s: %v", key, got)
 	}
 	var id, description string
-	err = db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
+	err := db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
 	testkit.Check(t, err == nil && id == "key-1/1" && description == "ann decided to skip it: INC-7",
 		"the letter of %q says %q: %v", id, description, err)
 }

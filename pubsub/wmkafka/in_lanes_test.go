@@ -10,21 +10,21 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // keyed are n records of so many keys, with ids "key/number".
 func keyed(n, keys int) (records []*sarama.ProducerMessage) {
 	for i := range n {
 		key := fmt.Sprint("key-", i%keys)
-		records = append(records, &sarama.ProducerMessage{
-			Key: sarama.StringEncoder(key), Value: sarama.StringEncoder("payload"),
-			Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprintf("%s/%d", key, i))},
-		})
+		records = append(records, identified(fmt.Sprintf("%s/%d", key, i)))
+		records[i].Key, records[i].Value = sarama.StringEncoder(key), sarama.StringEncoder("payload")
 	}
 	return records
 }
@@ -33,34 +33,30 @@ func keyed(n, keys int) (records []*sarama.ProducerMessage) {
 type history struct {
 	mu   sync.Mutex
 	busy map[string]bool
-	seen map[string][]string // acked
-	most int                 // at the same time
+	seen map[string][]string
 }
 
 func newHistory() *history { return &history{busy: map[string]bool{}, seen: map[string][]string{}} }
 
-func (h *history) begin(t testing.TB, id string) {
+// handle is a handler that takes its time.
+func (h *history) handle(t testing.TB, id string, takes time.Duration) {
 	key, _, _ := strings.Cut(id, "/")
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	testkit.Check(t, !h.busy[key], "%s begins while another message of its key is handled", id)
 	h.busy[key] = true
-	n := 0
-	for _, busy := range h.busy {
-		if busy {
-			n++
-		}
-	}
-	h.most = max(h.most, n)
-}
-
-func (h *history) end(id string, acked bool) {
-	key, _, _ := strings.Cut(id, "/")
+	h.mu.Unlock()
+	time.Sleep(takes)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.busy[key] = false
-	if acked {
-		h.seen[key] = append(h.seen[key], id)
+	h.seen[key] = append(h.seen[key], id)
+}
+
+// inOrder fails unless the messages of each key were handled in their order.
+func (h *history) inOrder(t testing.TB) {
+	t.Helper()
+	for key, seen := range h.seen {
+		testkit.Check(t, slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
 	}
 }
 
@@ -71,39 +67,6 @@ func (h *history) count() (n int) {
 		n += len(seen)
 	}
 	return n
-}
-
-// Feature R15: with 16 in flight the messages of a key are handled one at a time and in order, nacked ones too.
-func TestLanesKeepOrder(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	const n, keys = 600, 40
-	c.produce(keyed(n, keys)...)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: 16, nackBackoff: time.Millisecond}))
-	h, nacked := newHistory(), map[string]bool{}
-	go func() {
-		for msg := range messages {
-			again := nacked[msg.UUID]
-			nacked[msg.UUID] = true
-			go func() {
-				h.begin(t, msg.UUID)
-				time.Sleep(time.Millisecond)
-				ack := again || len(msg.UUID)%3 > 0
-				h.end(msg.UUID, ack)
-				if ack {
-					msg.Ack()
-				} else {
-					msg.Nack()
-				}
-			}()
-		}
-	}()
-	c.eventually("all are committed", func() bool { return c.committed() == n })
-	for key, seen := range h.seen {
-		want := slices.IndexFunc(seen, func(id string) bool { return !strings.HasPrefix(id, key+"/") })
-		testkit.Check(t, want < 0 && len(seen) == n/keys && slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
-	}
-	testkit.Check(t, h.most >= 4, "at most %d keys at the same time", h.most)
 }
 
 func number(id string) (n int) {
@@ -126,8 +89,7 @@ func TestSlowLane(t *testing.T) {
 	handle := func(messages <-chan *message.Message, slow string) {
 		for msg := range messages {
 			if key, _, _ := strings.Cut(msg.UUID, "/"); key != slow {
-				h.begin(t, msg.UUID)
-				h.end(msg.UUID, true)
+				h.handle(t, msg.UUID, 0)
 				msg.Ack()
 			}
 		}
@@ -137,18 +99,12 @@ func TestSlowLane(t *testing.T) {
 	c.eventually("all others are acked", func() bool { return h.count() == n-n/keys })
 	c.eventually("what is in front is committed", func() bool { return c.committed() == 3 })
 	testkit.NoError(t, sub.Close())
-	if committed := c.committed(); committed != 3 {
-		t.Errorf("%d are committed", committed)
-	}
+	testkit.Equal(t, "committed", c.committed(), 3)
 	h = newHistory()
 	go handle(c.subscribe(c.subscriber(SubscriberConfig{InFlight: 4})), "")
 	c.eventually("all are committed", func() bool { return c.committed() == n })
-	if h.count() != n-3 {
-		t.Errorf("%d came again", h.count())
-	}
-	for key, seen := range h.seen {
-		testkit.Check(t, slices.IsSortedFunc(seen, byNumber), "%s: %v", key, seen)
-	}
+	testkit.Equal(t, "came again", h.count(), n-3)
+	h.inOrder(t)
 }
 
 // Promise P1: instances join, leave, and are cut off from the broker. No message is lost, each instance handles one
@@ -172,9 +128,7 @@ func TestLanesAcrossRebalances(t *testing.T) {
 		instances.Go(func() {
 			for msg := range messages {
 				instances.Go(func() {
-					h.begin(t, msg.UUID)
-					time.Sleep(8 * time.Millisecond)
-					h.end(msg.UUID, true)
+					h.handle(t, msg.UUID, 8*time.Millisecond)
 					key, _, _ := strings.Cut(msg.UUID, "/")
 					mu.Lock()
 					defer mu.Unlock()
@@ -211,28 +165,17 @@ func TestLanesAcrossRebalances(t *testing.T) {
 	}
 }
 
-// keyedGroup is a session whose records have these keys.
-func keyedGroup(t *testing.T, keys string) *group {
-	g := newGroup(t, len(keys))
-	for i := range keys {
-		record := <-g.records
-		record.Key = []byte(keys[i : i+1])
-		g.records <- record
-	}
-	return g
-}
-
 // lanesOf consumes records with these keys.
 func lanesOf(t *testing.T, keys string, config SubscriberConfig, test func(deliveries)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		g, s := keyedGroup(t, keys), subscriptionOf(t, config, true)
-		ended := g.consume(s)
-		test(deliveries{t, g, s})
-		g.leave()
-		if p := <-ended; p != nil {
-			t.Error(p)
+		g := newGroup(t, len(keys))
+		for i := range keys {
+			record := <-g.records
+			record.Key = []byte(keys[i : i+1])
+			g.records <- record
 		}
+		deliver(t, g, config, test)
 	})
 }
 
@@ -260,12 +203,58 @@ func TestLaneEndsWithTheChain(t *testing.T) {
 			d.none()
 			close(working)
 			second := d.next()
-			if again := offsetOf(second) == offsetOf(first); again == ack {
-				d.Errorf("acked %v, and then %d came", ack, offsetOf(second))
-			}
+			testkit.Check(d, (offsetOf(second) == offsetOf(first)) != ack, "acked %v, and then %d came", ack, offsetOf(second))
 			testkit.NoError(d, testkit.Err(handler(second)))
 		})
 	}
+}
+
+// Feature R15: Key takes the place of the record's key. While it panics the partition waits.
+func TestKeyOfAMessage(t *testing.T) {
+	log, panics := &testkit.Log{}, true
+	key := func(*message.Message) string {
+		if panics {
+			panic("no such field")
+		}
+		return "one"
+	}
+	lanesOf(t, "abc", SubscriberConfig{InFlight: 4, Key: key, Shared: settings.Shared{Logger: log}}, func(d deliveries) {
+		d.none()
+		testkit.Check(d, len(log.Lines(watermill.ErrorLogLevel, "Key panicked")) > 0, "the panic is not in the log")
+		panics = false
+		for i := range 3 {
+			msg := d.next()
+			testkit.Equal(d, "came", offsetOf(msg), int64(i))
+			d.none() // it would come beside the first
+			msg.Ack()
+		}
+	})
+}
+
+// Promises P1, P3: when the session ends, the messages in flight have one grace together. What is acked in it is marked,
+// but not behind one that is not. A message may be held until then: it is not requeued only to come again.
+func TestLanesAtTheEnd(t *testing.T) {
+	lanesOf(t, "abcdef", SubscriberConfig{InFlight: 6, settleGrace: time.Second}, func(d deliveries) {
+		all := make([]*message.Message, 6)
+		for range all {
+			msg := d.next() // in any order
+			all[offsetOf(msg)] = msg
+		}
+		testkit.Equal(d, "it may be held for", outage.MaxHold(all[0].Context(), 0), maxHold)
+		all[3].Ack()
+		d.end()
+		synctest.Wait()
+		for _, msg := range all {
+			testkit.Check(d, msg.Context().Err() != nil, "the context of message %d outlived its session", offsetOf(msg))
+		}
+		time.Sleep(500 * time.Millisecond)
+		all[0].Ack()
+		all[1].Ack()
+		all[4].Ack()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		testkit.Equal(d, "marked up to", slices.Max(append(d.group.marked, -1)), 1)
+	})
 }
 
 // Promise P1: what would come again is bounded, and so is what waits for its key.
@@ -290,39 +279,7 @@ func TestLanesAreBounded(t *testing.T) {
 		for range 2 {
 			d.next().Ack()
 		}
-		if keys := keyOf(d.next()) + keyOf(d.next()); keys != "ab" && keys != "ba" {
-			d.Errorf("%s came", keys)
-		}
+		keys := keyOf(d.next()) + keyOf(d.next())
+		testkit.Check(d, keys == "ab" || keys == "ba", "%s came", keys)
 	})
-}
-
-// The rate of one partition with handlers of 2.5 ms and 1,000 keys.
-func BenchmarkLanes(b *testing.B) {
-	for _, inFlight := range []int{1, 16} {
-		b.Run(fmt.Sprint(inFlight), func(b *testing.B) {
-			c := newCluster(b)
-			n := 250 * inFlight
-			for range b.N {
-				testkit.NoError(b, c.producer.SendMessages(onTopic(c.topic, keyed(n, 1000))))
-			}
-			messages := c.subscribe(c.subscriber(SubscriberConfig{InFlight: inFlight}))
-			var handling sync.WaitGroup
-			handle := func(msg *message.Message) { time.Sleep(2500 * time.Microsecond); msg.Ack() }
-			handle(<-messages) // the group has formed
-			b.ResetTimer()
-			for range b.N*n - 1 {
-				msg := <-messages
-				handling.Go(func() { handle(msg) })
-			}
-			handling.Wait()
-			b.ReportMetric(float64(b.N*n-1)/b.Elapsed().Seconds(), "messages/s")
-		})
-	}
-}
-
-func onTopic(topic string, records []*sarama.ProducerMessage) []*sarama.ProducerMessage {
-	for _, record := range records {
-		record.Topic = topic
-	}
-	return records
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/outage"
 	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -73,13 +74,11 @@ func TestPlacingAtRandom(t *testing.T) {
 			handle := func(msg *message.Message) {
 				offset := offsetOf(msg)
 				mu.Lock()
-				if handling++; handling > 1 {
-					t.Errorf("round %d: %d handlers run", round, handling)
-				}
+				handling++
+				testkit.Check(t, handling == 1, "round %d: %d handlers run", round, handling)
 				if attempts[offset]++; attempts[offset] == 1 {
-					if first = append(first, offset); len(open) > most {
-						t.Errorf("round %d: %d are open of %d", round, len(open), most)
-					}
+					first = append(first, offset)
+					testkit.Check(t, len(open) <= most, "round %d: %d are open of %d", round, len(open), most)
 				}
 				mu.Unlock()
 				pause(10)
@@ -141,9 +140,7 @@ func TestPlacingAtRandom(t *testing.T) {
 				time.Sleep(time.Hour)
 			}
 			g.leave()
-			if p := <-ended; p != nil {
-				t.Error(p)
-			}
+			testkit.Equal(t, "panicked with", <-ended, nil)
 			close(over)
 			working.Wait()
 			testkit.Check(t, slices.Equal(first, offsets[:len(first)]), "round %d: they came as %v", round, first)
@@ -153,9 +150,9 @@ func TestPlacingAtRandom(t *testing.T) {
 						"round %d: the letters of %q were placed as %v", round, key, order)
 				}
 			}
-			if last := offsets[len(offsets)-1]; !ends && (len(g.marked) == 0 || g.marked[len(g.marked)-1] != last) {
-				t.Errorf("round %d: all are done up to %d, and marked is %v", round, last, g.marked)
-			}
+			last := offsets[len(offsets)-1]
+			testkit.Check(t, ends || len(g.marked) > 0 && g.marked[len(g.marked)-1] == last,
+				"round %d: all are done up to %d, and marked is %v", round, last, g.marked)
 			for _, offset := range offsets {
 				testkit.Require(t, done[offset] || len(g.marked) == 0 || offset > slices.Max(g.marked),
 					"round %d: marked %v, and %d is not done", round, g.marked, offset)
@@ -192,12 +189,13 @@ func (d deliveries) none() {
 	}
 }
 
-// settled are the offsets that are marked, once all goroutines wait.
-func (d deliveries) settled() []int64 {
+// marks fails unless these offsets are marked, once all goroutines wait.
+func (d deliveries) marks(want ...int64) {
+	d.Helper()
 	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.group.marked)
+	testkit.Check(d, slices.Equal(d.group.marked, want), "marked %v, want %v", d.group.marked, want)
 }
 
 // fails begins to place the next message.
@@ -209,23 +207,32 @@ func (d deliveries) fails() *message.Message {
 	return msg
 }
 
+// isFirst begins to place the next message, which is to be placed before the one behind it.
+func (d deliveries) isFirst() *message.Message {
+	d.Helper()
+	msg := d.next()
+	placing.First(msg.Context())
+	go placing.Begin(msg.Context(), msg)
+	return msg
+}
+
 func consuming(t *testing.T, records int, config SubscriberConfig, test func(deliveries)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		g, s := newGroup(t, records), subscriptionOf(t, config, true)
-		ended := g.consume(s)
-		test(deliveries{t, g, s})
-		g.leave()
-		if p := <-ended; p != nil {
-			t.Error(p)
-		}
-	})
+	synctest.Test(t, func(t *testing.T) { deliver(t, newGroup(t, records), config, test) })
+}
+
+func deliver(t *testing.T, g *group, config SubscriberConfig, test func(deliveries)) {
+	s := subscriptionOf(t, config, true)
+	ended := g.consume(s)
+	test(deliveries{t, g, s})
+	g.leave()
+	testkit.Equal(t, "panicked with", <-ended, nil)
 }
 
 // Promise P1: at the bound, in number, in bytes, and in messages that would be handled again after a crash, the
 // subscriber waits until a placement is confirmed. Without background placements it waits for each.
 func TestPlacingIsBounded(t *testing.T) {
-	for name, row := range map[string]struct {
+	for _, row := range map[string]struct {
 		config SubscriberConfig
 		room   int
 	}{
@@ -241,8 +248,8 @@ func TestPlacingIsBounded(t *testing.T) {
 			d.none()
 			open[row.room-1].Ack()
 			d.fails().Ack()
-			if row.room > 1 && len(d.settled()) > 0 {
-				d.Errorf("%s: marked %v over one that is not placed", name, d.settled())
+			if row.room > 1 {
+				d.marks() // none over one that is not placed
 			}
 			open[0].Ack()
 			d.next()
@@ -270,9 +277,7 @@ func TestPlacingRefused(t *testing.T) {
 		began := time.Now()
 		third.Ack()
 		again := d.next()
-		if string(again.Payload) != "0" || time.Since(began) > 0 {
-			t.Fatalf("%s came after %s", again.Payload, time.Since(began))
-		}
+		testkit.Require(t, string(again.Payload) == "0" && time.Since(began) == 0, "%s came", again.Payload)
 		placing.Begin(again.Context(), first)
 		placing.Begin(first.Context(), first)
 		placing.Begin(again.Context(), again.Copy())
@@ -280,17 +285,11 @@ func TestPlacingRefused(t *testing.T) {
 		again.Nack()
 		began = time.Now()
 		again = d.next()
-		if string(again.Payload) != "0" || time.Since(began) != 2*time.Second {
-			t.Fatalf("%s came after %s", again.Payload, time.Since(began))
-		}
+		testkit.Require(t, string(again.Payload) == "0" && time.Since(began) == 2*time.Second, "%s came", again.Payload)
 		again.Ack()
-		if fmt.Sprint(d.settled()) != "[0]" {
-			t.Errorf("marked %v", d.settled())
-		}
+		d.marks(0)
 		second.Ack()
-		if fmt.Sprint(d.settled()) != "[0 2]" {
-			t.Errorf("marked %v", d.settled())
-		}
+		d.marks(0, 2)
 	})
 }
 
@@ -304,9 +303,7 @@ func TestPlacingAtTheEnd(t *testing.T) {
 		first.Ack()
 		third.Ack()
 		time.Sleep(time.Second)
-		if fmt.Sprint(d.settled()) != "[0]" {
-			t.Errorf("marked %v", d.settled())
-		}
+		d.marks(0)
 	})
 }
 
@@ -314,13 +311,12 @@ func TestPlacingAtTheEnd(t *testing.T) {
 func TestPlacingAfterAck(t *testing.T) {
 	consuming(t, 2, SubscriberConfig{}, func(d deliveries) {
 		first := d.next()
+		testkit.Equal(d, "it may be held for", outage.MaxHold(first.Context(), 0), maxHold)
 		first.Ack()
 		second := d.next()
 		placing.Begin(first.Context(), first)
 		second.Ack()
-		if fmt.Sprint(d.settled()) != "[0 1]" {
-			t.Errorf("marked %v", d.settled())
-		}
+		d.marks(0, 1)
 	})
 }
 
@@ -330,9 +326,7 @@ func TestPlacingFirst(t *testing.T) {
 	for name, config := range map[string]SubscriberConfig{"in the background": {}, "not in the background": {MaxPlacing: -1}} {
 		consuming(t, 4, config, func(d deliveries) {
 			d.next().Ack()
-			first := d.next()
-			placing.First(first.Context())
-			go placing.Begin(first.Context(), first)
+			first := d.isFirst()
 			time.Sleep(placing.FirstFor - time.Second)
 			select {
 			case msg := <-d.of.output:
@@ -349,23 +343,14 @@ func TestPlacingFirst(t *testing.T) {
 		})
 	}
 	consuming(t, 2, SubscriberConfig{}, func(d deliveries) {
-		first := d.next()
-		placing.First(first.Context())
-		go placing.Begin(first.Context(), first)
+		first := d.isFirst()
 		d.next().Ack()
-		if marked := d.settled(); len(marked) > 0 {
-			d.Errorf("marked %v over one that is not placed", marked)
-		}
+		d.marks() // none over one that is not placed
 		first.Ack()
-		if fmt.Sprint(d.settled()) != "[1]" {
-			d.Errorf("marked %v", d.settled())
-		}
+		d.marks(1)
 	})
 	consuming(t, 2, SubscriberConfig{InFlight: 2}, func(d deliveries) {
-		first := d.next()
-		placing.First(first.Context())
-		placing.Begin(first.Context(), first)
-		first.Ack()
+		d.isFirst().Ack()
 		time.Sleep(time.Second)
 		d.mu.Lock()
 		defer d.mu.Unlock()

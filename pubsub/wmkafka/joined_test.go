@@ -1,16 +1,11 @@
 package wmkafka
 
 import (
-	"context"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
@@ -24,13 +19,6 @@ func linesOf(log *testkit.Log, level watermill.LogLevel, event string) (lines []
 		}
 	}
 	return lines
-}
-
-// refusals is how many connections were refused.
-func (f *faulty) refusals() int {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	return f.refused
 }
 
 // Feature O5: an outage of the brokers is one Error line of the stages when it begins, however often they try to join,
@@ -53,9 +41,7 @@ func TestStagesOutageLines(t *testing.T) {
 		d.eventually("it is tried again and again", func() bool { return dialer.refusals() > tried+20 })
 		dialer.set(false, false)
 		d.eventually("its end has a line", func() bool { return ends() == outage+1 })
-		if n := begins(); n != outage+1 {
-			t.Errorf("%d lines of %d outages", n, outage+1)
-		}
+		testkit.Equal(t, "lines of outages", begins(), outage+1)
 	}
 	d.send(pub, d.topic, "after")
 	d.untilTaken(2)
@@ -73,25 +59,14 @@ func TestRebalanceLines(t *testing.T) {
 	d.create(d.topic+".retry.1s", 2, nil)
 	d.consume(d.stagesWith(SubscriberConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
 	d.eventually("both are members", func() bool { return d.members() == 1 && d.members(d.group) == 1 })
-	for name, log := range map[string]*testkit.Log{"live": live, "staged": staged} {
-		if lines := linesOf(log, watermill.InfoLogLevel, "session_again"); len(lines) > 0 {
-			t.Errorf("%s: the start has the line %v", name, lines[0])
-		}
-	}
+	again := func(log *testkit.Log) []testkit.Line { return linesOf(log, watermill.InfoLogLevel, "session_again") }
+	testkit.Check(t, len(again(live)) == 0 && len(again(staged)) == 0, "the start has a line")
 	d.subscribe(d.subscriber(SubscriberConfig{}))
 	d.consume(d.stages(), d.topic+".retry.1s")
-	for name, row := range map[string]struct {
-		log   *testkit.Log
-		group string
-	}{"live": {live, d.cluster.group}, "staged": {staged, d.group}} {
-		var lines []testkit.Line
-		d.eventually(name+": the rebalance has a line", func() bool {
-			lines = linesOf(row.log, watermill.InfoLogLevel, "session_again")
-			return len(lines) > 0
-		})
-		if lines[0].Fields[logging.ConsumerGroup] != row.group || lines[0].Fields["lasted"] == nil {
-			t.Errorf("%s: %v", name, lines[0])
-		}
+	for group, log := range map[string]*testkit.Log{d.cluster.group: live, d.group: staged} {
+		d.eventually("the rebalance has a line", func() bool { return len(again(log)) > 0 })
+		fields := again(log)[0].Fields
+		testkit.Check(t, fields[logging.ConsumerGroup] == group && fields["lasted"] != nil, "%s: %v", group, fields)
 	}
 }
 
@@ -100,47 +75,29 @@ func TestRebalanceLines(t *testing.T) {
 // group has it.
 func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
-	stage := func(d *desk) error {
-		sub, err := d.stages()(d.topic, d.topic)
-		testkit.NoError(d, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		d.Cleanup(cancel)
-		out, err := sub.Subscribe(due.With(ctx, due.Stage{
-			Until: func(_ *message.Message, at time.Time) time.Time { return at },
-			Take:  func(msg *message.Message) { msg.Ack() },
-		}), d.topic)
-		if err == nil {
-			d.cleanup(func() error { cancel(); <-out; return nil })
-		}
-		return err
+	begin := func(d *desk) error { return testkit.Err(d.begin(d.stages(), d.topic)) }
+	for name, join := range map[string]func(*desk) error{
+		"the subscriber first": func(d *desk) error {
+			d.subscribe(d.subscriber(SubscriberConfig{}))
+			return begin(d)
+		},
+		"the stages first": func(d *desk) error {
+			testkit.NoError(d, begin(d))
+			return testkit.Err(d.subscriber(SubscriberConfig{}).Subscribe(d.Context(), d.topic))
+		},
+		"another process": func(d *desk) error {
+			d.subscribe(d.stock(kafka.SubscriberConfig{}))
+			d.eventually("it is a member", func() bool { return d.members() == 1 })
+			return begin(d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(newCluster(t))
+			d.group = d.cluster.group
+			err := join(d)
+			testkit.Says(t, err, d.group)
+			testkit.Says(t, err, "give NewStages a group of its own")
+		})
 	}
-	refused := func(t *testing.T, err error, group string) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), group) || !strings.Contains(err.Error(), "give NewStages a group of its own") {
-			t.Errorf("stages and a subscriber in one group: %v", err)
-		}
-	}
-	t.Run("the subscriber first", func(t *testing.T) {
-		t.Parallel()
-		d := newDesk(newCluster(t))
-		d.group = d.cluster.group
-		d.subscribe(d.subscriber(SubscriberConfig{}))
-		refused(t, stage(d), d.group)
-	})
-	t.Run("the stages first", func(t *testing.T) {
-		t.Parallel()
-		d := newDesk(newCluster(t))
-		d.group = d.cluster.group
-		testkit.NoError(t, stage(d))
-		_, err := d.subscriber(SubscriberConfig{}).Subscribe(t.Context(), d.topic)
-		refused(t, err, d.group)
-	})
-	t.Run("another process", func(t *testing.T) {
-		t.Parallel()
-		d := newDesk(newCluster(t))
-		d.group = d.cluster.group
-		d.subscribe(d.stock(kafka.SubscriberConfig{}))
-		d.eventually("it is a member", func() bool { return d.members() == 1 })
-		refused(t, stage(d), d.group)
-	})
 }

@@ -2,7 +2,6 @@ package wmkafka
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math"
 	"net"
@@ -44,11 +43,9 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 		"reserved names": {Value: sarama.ByteEncoder("x"), Headers: []sarama.RecordHeader{id, header(reservedPrefix+kafka.UUIDHeaderKey, "a"), header("", "b"), {Key: []byte("null")}}},
 	}
 	c := newCluster(t)
-	config := publisherDefaults()
-	config.Producer.Compression, config.Producer.MaxMessageBytes = sarama.CompressionZSTD, 32<<20
-	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	testkit.NoError(t, err)
-	c.cleanup(producer.Close)
+	producer := c.newProducer(func(config *sarama.Config) {
+		config.Producer.Compression, config.Producer.MaxMessageBytes = sarama.CompressionZSTD, 32<<20
+	})
 	pub := c.publisher(PublisherConfig{Sarama: sends(most + letterRoom)})
 	for name, record := range records {
 		t.Run(name, func(t *testing.T) {
@@ -58,27 +55,20 @@ func TestWhateverArrivesIsSetAside(t *testing.T) {
 			own.TB, own.topic, own.group = t, topic, topic
 			own.create(topic, 1, map[string]string{"max.message.bytes": strconv.Itoa(most)})
 			own.deleteLater(topic+".dlq", topic+".invalid")
-			stop := own.run(own.subscriber(SubscriberConfig{}), nil, own.channel(spillway.Config{Publisher: pub}).Attach, func(msg *message.Message) ([]*message.Message, error) {
+			stop := own.run(own.subscriber(SubscriberConfig{}), own.channel(spillway.Config{Publisher: pub}).Attach, func(msg *message.Message) error {
 				if msg.UUID != "good" {
-					return nil, classify.Permanent(errBad)
+					return classify.Permanent(errBad)
 				}
-				return nil, nil
+				return nil
 			})
-			record.Topic = topic
-			for _, sent := range []*sarama.ProducerMessage{record, {Topic: topic, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, "good")}}} {
-				if _, _, err := producer.SendMessage(sent); err != nil {
-					t.Fatal(err)
-				}
-			}
-			own.eventually("both are acked", func() bool {
-				n, err := own.subscriber(SubscriberConfig{}).Backlog(context.Background(), topic)
-				return err == nil && n == 0
-			})
+			good := identified("good")
+			record.Topic, good.Topic = topic, topic
+			testkit.NoError(t, producer.SendMessages([]*sarama.ProducerMessage{record, good}))
+			own.eventually("both are acked", func() bool { return own.committed() == 2 })
 			stop()
 			dead := own.records(topic+".dlq", 1)
 			testkit.Require(t, len(dead) == 1, "%d letters", len(dead))
-			l, err := poison.Decode(unmarshal(t, Marshaler{}, dead[0]))
-			testkit.NoError(t, err)
+			l := testkit.Must(poison.Decode(unmarshal(t, Marshaler{}, dead[0])))
 			testkit.NoError(t, pub.Publish(topic, l.Redriven("ada", "campaign", time.Now())))
 			all := own.records(topic, 1)
 			was, back := text(withoutOurs(all[0])), text(withoutOurs(all[2]))
@@ -112,8 +102,7 @@ func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
 	// what sarama says of it before 1.46, and since
 	earlier := sarama.PacketDecodingError{Info: "message of length 352518912 too large or too small"}
 	for _, err := range []error{err, earlier} {
-		if err := fmt.Errorf("publish: %w", err); isTooLarge(err) || (*classify.Classifier)(nil).IsTooLarge(err) {
-			t.Errorf("%v is a refusal for size", err)
-		}
+		err := fmt.Errorf("publish: %w", err)
+		testkit.Check(t, !isTooLarge(err) && !(*classify.Classifier)(nil).IsTooLarge(err), "%v is a refusal for size", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P3: when all brokers come back, no rebalance waits for the member that this process was before.
@@ -20,15 +22,9 @@ func TestNoMemberIsLeftBehind(t *testing.T) {
 	c.produce(numbered(1)...)
 	c.next(messages).Ack()
 	dialer.set(false, true)
-	c.eventually("the client gives up", func() bool {
-		dialer.lock.Lock()
-		defer dialer.lock.Unlock()
-		return dialer.refused > 20
-	})
+	c.eventually("the client gives up", func() bool { return dialer.refusals() > 20 })
 	dialer.set(false, false)
 	c.produce(numbered(1)...)
 	c.next(messages).Ack()
-	if n := c.members(); n != 1 {
-		t.Errorf("the group has %d members", n)
-	}
+	testkit.Equal(t, "members of the group", c.members(), 1)
 }

@@ -2,8 +2,6 @@ package wmkafka
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,22 +21,16 @@ func TestListWaitingEnds(t *testing.T) {
 	}})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := pub.ListWaiting(ended, c.topic); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), c.topic) {
-		t.Error(err)
-	}
+	err := testkit.Err(pub.ListWaiting(ended, c.topic))
+	testkit.Is(t, err, context.Canceled)
+	testkit.Says(t, err, c.topic)
 	dialer.set(true, false)
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	for name, ctx := range map[string]context.Context{"deadline": soon, "none": t.Context()} {
-		start, done := time.Now(), make(chan error, 1)
-		go func() { _, err := pub.ListWaiting(ctx, c.topic); done <- err }()
-		select {
-		case err := <-done:
-			t.Logf("%s: %s: %v", name, time.Since(start), err)
-			testkit.Check(t, errors.Is(err, context.DeadlineExceeded), "%s: %v", name, err)
-		case <-time.After(patience):
-			t.Fatalf("%s: it goes on", name)
-		}
+	for _, ctx := range []context.Context{soon, t.Context()} {
+		testkit.Within(t, "it ends", func() {
+			testkit.Is(t, testkit.Err(pub.ListWaiting(ctx, c.topic)), context.DeadlineExceeded)
+		})
 	}
 	dialer.set(false, false)
 	testkit.NoError(t, pub.Close())

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P1: whatever is placed and confirmed, in whatever order, and whatever gaps the offsets have: the position is
@@ -35,16 +37,12 @@ func TestMarks(t *testing.T) {
 			for i, p := range open {
 				size += p.size
 				ahead := slices.ContainsFunc(open[:i], func(other *placement) bool { return keys[other] != "" && keys[other] == keys[p] })
-				if waits := p.turn() != nil; waits != ahead {
-					t.Fatalf("%d waits for its turn: %t", p.offset, waits)
-				}
+				testkit.Require(t, (p.turn() != nil) == ahead, "%d waits for its turn, or not", p.offset)
 			}
-			if full := len(open) >= m.most || size >= m.mostBytes || len(open) > 0 && beyond >= m.ahead; m.full() != full {
-				t.Fatalf("full: %t, with %d messages of %d bytes, %d beyond the first", m.full(), len(open), size, beyond)
-			}
-			if len(m.open) > m.ahead+1 || m.number != len(open) || m.bytes != size || len(m.latest) > len(open) {
-				t.Fatalf("it keeps %d messages, counts %d of %d bytes, and knows %d keys; %d are open", len(m.open), m.number, m.bytes, len(m.latest), len(open))
-			}
+			full := len(open) >= m.most || size >= m.mostBytes || len(open) > 0 && beyond >= m.ahead
+			testkit.Require(t, m.full() == full, "full: %t, with %d messages of %d bytes, %d beyond the first", !full, len(open), size, beyond)
+			testkit.Require(t, len(m.open) <= m.ahead+1 && m.number == len(open) && m.bytes == size && len(m.latest) <= len(open),
+				"it keeps %d messages, counts %d of %d bytes, and knows %d keys; %d are open", len(m.open), m.number, m.bytes, len(m.latest), len(open))
 			position = got
 		}
 		confirm := func(i int) {

@@ -27,13 +27,8 @@ func TestRecordSurvives(t *testing.T) {
 	for name, record := range hardRecords {
 		t.Run(name, func(t *testing.T) {
 			once := thereAndBack(t, Marshaler{}, record)
-			if got, want := text(withoutOurs(once)), text(record); got != want {
-				t.Errorf("it came back as\n%s, was\n%s", got, want)
-			}
-			twice := thereAndBack(t, Marshaler{}, once)
-			if got, want := text(withoutOurs(twice)), text(record); got != want {
-				t.Errorf("the second time it came back as\n%s, was\n%s", got, want)
-			}
+			testkit.Equal(t, "back", text(withoutOurs(once)), text(record))
+			testkit.Equal(t, "back the second time", text(withoutOurs(thereAndBack(t, Marshaler{}, once))), text(record))
 		})
 	}
 }
@@ -57,9 +52,8 @@ func TestRecordSurvivesProperty(t *testing.T) {
 				record.Headers = append(record.Headers, h)
 			}
 		}
-		if got, want := text(withoutOurs(thereAndBack(t, Marshaler{}, record))), text(record); got != want {
-			rt.Fatalf("it came back as\n%s, was\n%s", got, want)
-		}
+		got, want := text(withoutOurs(thereAndBack(t, Marshaler{}, record))), text(record)
+		testkit.Require(rt, got == want, "it came back as\n%s, was\n%s", got, want)
 	})
 }
 
@@ -71,9 +65,8 @@ func TestMessageSurvivesProperty(t *testing.T) {
 		msg.Metadata = rapid.MapOf(names, rapid.String()).Draw(rt, "metadata")
 		for _, m := range []Marshaler{{}, {Inner: kafka.DefaultMarshaler{}}} {
 			got := unmarshal(t, m, marshal(t, m, "orders", msg))
-			if got.UUID != msg.UUID || !bytes.Equal(got.Payload, msg.Payload) || !maps.Equal(got.Metadata, msg.Metadata) {
-				rt.Fatalf("it came back as %q %v %q", got.UUID, got.Metadata, got.Payload)
-			}
+			testkit.Require(rt, got.UUID == msg.UUID && bytes.Equal(got.Payload, msg.Payload) && maps.Equal(got.Metadata, msg.Metadata),
+				"it came back as %q %v %q", got.UUID, got.Metadata, got.Payload)
 		}
 	})
 }
@@ -85,10 +78,8 @@ func TestChangedMetadataWins(t *testing.T) {
 	msg.Metadata["changed"] = "masked"
 	delete(msg.Metadata, "removed")
 	msg.Metadata["added"] = "x"
-	got := text(marshal(t, Marshaler{}, "orders", msg))
-	if want := `key null value null "added"="x" "changed"="masked" "kept"="1","2"`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	testkit.Equal(t, "record", text(marshal(t, Marshaler{}, "orders", msg)),
+		`key null value null "added"="x" "changed"="masked" "kept"="1","2"`)
 }
 
 // Bad input: what another program wrote under our key is metadata like any other, and costs nothing.
@@ -99,13 +90,10 @@ func TestHostileCarrier(t *testing.T) {
 	} {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{KeyRecord: forged, poison.KeyRedriveCount: "1", "a": "b"}
-		if c, ok := carriedBy(msg); ok && (c.key != nil || c.headers != nil) {
-			t.Errorf("%.20q reads as %+v", forged, c)
-		}
+		c, _ := carriedBy(msg)
+		testkit.Check(t, c.key == nil && c.headers == nil, "%.20q reads as %+v", forged, c)
 		record := marshal(t, Marshaler{}, "orders", msg)
-		if record.Key != nil || len(record.Headers) < 3 {
-			t.Errorf("%.20q: %.200s", forged, text(record))
-		}
+		testkit.Check(t, record.Key == nil && len(record.Headers) >= 3, "%.20q", forged)
 	}
 }
 
@@ -154,18 +142,21 @@ func TestWhoseKey(t *testing.T) {
 			msg.SetContext(chain.Returning(t.Context()))
 		}
 		for m, want := range map[*Marshaler]string{&plain: row.plain, &keyed: row.inner} {
-			if got := text(marshal(t, *m, row.topic, msg)); !strings.HasPrefix(got, "key "+want+" ") {
-				t.Errorf("%s: %.200s, want %s", name, got, want)
-			}
+			got := text(marshal(t, *m, row.topic, msg))
+			testkit.Check(t, strings.HasPrefix(got, "key "+want+" "), "%s: %.200s, want %s", name, got, want)
 		}
 	}
-	dashes := Marshaler{Naming: naming.Scheme{Style: naming.Dashes}}
+	// A queue that was not given Origin does not write the key, but the letter's context still knows it.
 	msg := message.NewMessage("id", nil)
+	msg.SetContext(&recordContext{Context: t.Context(), record: &sarama.ConsumerMessage{Key: []byte("key")}})
+	testkit.Equal(t, "key of an output", string(marshal(t, plain, "invoices", msg).Key), "")
+	msg.Metadata = message.Metadata{letter: "permanent"}
+	testkit.Equal(t, "key of a letter", string(marshal(t, Marshaler{}, "orders.dlq", msg).Key), "key")
+	dashes := Marshaler{Naming: naming.Scheme{Style: naming.Dashes}}
+	msg = message.NewMessage("id", nil)
 	msg.Metadata = message.Metadata{letter: "permanent", poison.KeyOriginalKey: "key"}
 	for topic, want := range map[string]bool{"orders.dlq": false, "orders-dlq": true, "orders--billing-retry-5s": true, "orders-dlq-parked": true} {
-		if got := marshal(t, dashes, topic, msg); (got.Key != nil) != want {
-			t.Errorf("%s: key %q", topic, got.Key)
-		}
+		testkit.Equal(t, topic+": has a key", marshal(t, dashes, topic, msg).Key != nil, want)
 	}
 }
 
@@ -178,49 +169,22 @@ func TestForgedCarrier(t *testing.T) {
 		testkit.Check(t, !has(msg, KeyRecord) && msg.Metadata["a"] == "b", "%s: read %v", name, msg.Metadata)
 		out := message.NewMessage("id", nil)
 		out.Metadata = message.Metadata{KeyRecord: forged, "tenant": "blue"}
-		if got := text(marshal(t, m, "invoices", out)); !strings.HasSuffix(got, `"tenant"="blue"`) {
-			t.Errorf("%s: written as %s", name, got)
-		}
+		got := text(marshal(t, m, "invoices", out))
+		testkit.Check(t, strings.HasSuffix(got, `"tenant"="blue"`), "%s: written as %s", name, got)
 	}
 }
 
-// Promise P4: a letter that Inner refuses is written as watermill-kafka writes it; an output is refused.
-func TestLetterThatInnerRefuses(t *testing.T) {
-	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
-		msg := poison.Letter{Original: message.NewMessage("1", []byte("a")), Origin: poison.Origin{Key: []byte("key")}}.Encode()
-		record, err := Marshaler{Inner: inner}.Marshal("orders.dlq", msg)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if got := consumed(t, record); string(got.Key) != "key" || string(got.Value) != "a" {
-			t.Errorf("%s: %s", name, text(got))
-		}
-	}
-}
-
-// A queue that was not given Origin does not write the key, but the letter's context still knows it.
-func TestKeyOfContext(t *testing.T) {
-	msg := message.NewMessage("id", nil)
-	msg.Metadata = message.Metadata{poison.KeyFailureClass: "permanent"}
-	msg.SetContext(&recordContext{Context: t.Context(), record: &sarama.ConsumerMessage{Key: []byte("key")}})
-	if got := marshal(t, Marshaler{}, "orders.dlq", msg); string(got.Key) != "key" {
-		t.Errorf("key %q", got.Key)
-	}
-	msg.Metadata = message.Metadata{}
-	if got := marshal(t, Marshaler{}, "invoices", msg); got.Key != nil {
-		t.Errorf("an output has key %q", got.Key)
-	}
-}
-
-// Bad input: messages without anything, and an Inner that panics, refuses or returns nothing.
+// Bad input, promise P4: of messages without anything, and of what an Inner that panics, refuses or returns nothing says.
+// An output is refused then, and a letter is written as watermill-kafka writes it.
 func TestMarshalBadInput(t *testing.T) {
-	if _, err := (Marshaler{}).Marshal("orders", nil); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") {
-		t.Error(err)
-	}
+	testkit.Says(t, testkit.Err((Marshaler{}).Marshal("orders", nil)), "wmkafka: ")
 	testkit.NoError(t, testkit.Err((Marshaler{}).Marshal("orders", &message.Message{})))
-	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
-		if _, err := (Marshaler{Inner: inner}).Marshal("orders", message.NewMessage("id", nil)); err == nil || !strings.Contains(err.Error(), "bad") && name != "returns nothing" {
-			t.Errorf("%s: %v", name, err)
-		}
+	for name, inner := range bads {
+		m := Marshaler{Inner: inner}
+		testkit.Says(t, testkit.Err(m.Marshal("orders", message.NewMessage("id", nil))), inner.says)
+		letter := poison.Letter{Original: message.NewMessage("1", []byte("a")), Origin: poison.Origin{Key: []byte("key")}}
+		got := marshal(t, m, "orders.dlq", letter.Encode())
+		testkit.Check(t, string(got.Key) == "key" && string(got.Value) == "a", "%s: %s", name, text(got))
 	}
 }
 
@@ -230,7 +194,10 @@ var errBad = errors.New("bad")
 type bad struct {
 	err    error
 	panics bool
+	says   string
 }
+
+var bads = map[string]bad{"refuses": {err: errBad, says: "bad"}, "panics": {panics: true, says: "bad"}, "returns nothing": {says: "returned neither"}}
 
 func (b bad) Marshal(string, *message.Message) (*sarama.ProducerMessage, error) {
 	if b.panics {
@@ -247,17 +214,13 @@ func (b bad) Unmarshal(*sarama.ConsumerMessage) (*message.Message, error) {
 // Feature D8: what Inner cannot read is no error but a message that says so, with the record's bytes, headers and id;
 // and it comes back from the dead-letter topic as it was, without Inner having a say.
 func TestUnreadableRecord(t *testing.T) {
-	for name, inner := range map[string]bad{"refuses": {err: errBad}, "panics": {panics: true}, "returns nothing": {}} {
+	for name, inner := range bads {
 		for what, record := range hardRecords {
 			m := Marshaler{Inner: inner}
 			msg := unmarshal(t, m, record)
-			err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked])
-			if err == nil || !bytes.Equal(msg.Payload, record.Value) || name != "returns nothing" && !strings.Contains(err.Error(), "bad") {
-				t.Fatalf("%s, %s: %v, payload %q", name, what, err, msg.Payload)
-			}
-			if got, want := text(withoutOurs(thereAndBack(t, m, record))), text(record); got != want {
-				t.Errorf("%s, %s: it came back as\n%s, was\n%s", name, what, got, want)
-			}
+			testkit.Says(t, deadletter.Marked(msg.Metadata[deadletter.KeyMarked]), inner.says)
+			testkit.Check(t, bytes.Equal(msg.Payload, record.Value), "%s, %s: payload %q", name, what, msg.Payload)
+			testkit.Equal(t, name+", "+what+": back", text(withoutOurs(thereAndBack(t, m, record))), text(record))
 		}
 	}
 }
@@ -276,14 +239,11 @@ func (bare) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, error) 
 
 // What is not needed is not carried, and what is too much is not carried by halves.
 func TestCarriesLittle(t *testing.T) {
-	if msg := unmarshal(t, Marshaler{}, hardRecords["ordinary"]); len(msg.Metadata) != 1 {
-		t.Errorf("an ordinary record has metadata %v", msg.Metadata)
-	}
+	msg := unmarshal(t, Marshaler{}, hardRecords["ordinary"])
+	testkit.Check(t, len(msg.Metadata) == 1, "an ordinary record has metadata %v", msg.Metadata)
 	much := strings.Repeat("x", maxCarried/2)
-	msg := unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("via", much, "via", much, "via", "last")})
-	if msg.Metadata["via"] != "last" || has(msg, KeyRecord) {
-		t.Errorf("carried %d bytes", len(msg.Metadata[KeyRecord]))
-	}
+	msg = unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("via", much, "via", much, "via", "last")})
+	testkit.Check(t, msg.Metadata["via"] == "last" && !has(msg, KeyRecord), "too much is carried")
 }
 
 func FuzzCarried(f *testing.F) {
@@ -298,8 +258,7 @@ func FuzzCarried(f *testing.F) {
 		}
 		msg.Metadata[KeyRecord] = c.encode()
 		again, ok := carriedBy(msg)
-		if len(c.headers) > 0 && (!ok || len(again.headers) != len(c.headers)) || !bytes.Equal(again.key, c.key) {
-			t.Errorf("%q reads as %+v and again as %+v", value, c, again)
-		}
+		testkit.Check(t, (len(c.headers) == 0 || ok && len(again.headers) == len(c.headers)) && bytes.Equal(again.key, c.key),
+			"%q reads as %+v and again as %+v", value, c, again)
 	})
 }

@@ -2,7 +2,6 @@ package wmkafka
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"runtime"
 	"strings"
@@ -27,9 +26,7 @@ func TestAttemptEnds(t *testing.T) {
 			t.Run(asked+" "+ends, func(t *testing.T) {
 				a, endSession := newAttempt()
 				defer endSession()
-				if a.Err() != nil || context.Cause(a) != nil && asked == "before" {
-					t.Fatal("it has ended", a.Err())
-				}
+				testkit.Require(t, a.Err() == nil && (context.Cause(a) == nil || asked != "before"), "it has ended")
 				var ctx context.Context = a
 				switch asked {
 				case "before":
@@ -51,26 +48,26 @@ func TestAttemptEnds(t *testing.T) {
 				default:
 					t.Fatal("it has not ended")
 				}
-				if !errors.Is(ctx.Err(), context.Canceled) || !errors.Is(a.Err(), context.Canceled) || context.Cause(ctx) != context.Canceled {
-					t.Error(ctx.Err(), a.Err(), context.Cause(ctx))
+				for _, err := range []error{ctx.Err(), a.Err(), context.Cause(ctx)} {
+					testkit.Is(t, err, context.Canceled)
 				}
 			})
 		}
 	}
 }
 
-// A context that a handler derives starts no goroutine: package context finds the cancellable one.
+// Promise P5: a message costs no goroutine, nor does a context that a handler derives from its own: package context
+// finds the cancellable one.
 func TestAttemptStartsNoGoroutine(t *testing.T) {
-	a, endSession := newAttempt()
-	defer endSession()
 	before := runtime.NumGoroutine()
 	for range 100 {
+		a, endSession := newAttempt()
+		defer endSession()
 		_, cancel := context.WithCancel(context.WithValue(a, recordContextKey{}, 1))
 		defer cancel()
 	}
-	if started := runtime.NumGoroutine() - before; started > 50 {
-		t.Errorf("100 contexts started %d goroutines", started)
-	}
+	started := runtime.NumGoroutine() - before
+	testkit.Check(t, started <= 50, "100 contexts started %d goroutines", started)
 }
 
 // Promise P5: what a delivery allocates: the message with its two channels and its map, the delivery with its context,

@@ -1,15 +1,10 @@
 package wmkafka
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -45,113 +40,42 @@ func TestProducerPerTopic(t *testing.T) {
 		for range 4 {
 			all.Go(func() {
 				for i := range 20 {
-					if err := pub.Publish(topic, message.NewMessage(fmt.Sprint(i), nil)); err != nil {
-						t.Error(err)
-					}
+					testkit.Is(t, pub.Publish(topic, message.NewMessage(fmt.Sprint(i), nil)), nil)
 				}
 			})
 		}
 	}
 	all.Wait()
 	for _, topic := range topics {
-		if n := c.size(topic); n != 80 {
-			t.Errorf("%s has %d records", topic, n)
-		}
+		testkit.Equal(t, topic, c.size(topic), 80)
 	}
-	if n := pub.own(); n != 3 {
-		t.Errorf("%d producers", n)
-	}
+	testkit.Equal(t, "producers", pub.own(), 3)
 	other := c.publisher(PublisherConfig{ProducerPerTopic: true}).producers
-	if first, second := other.begin(c.topic), other.begin(c.topic); first != second { // as of two that came at once
-		t.Error("a topic's producer was opened twice")
-	}
-	if plain := c.publisher(PublisherConfig{}); plain.Publish(topics[0], message.NewMessage("", nil)) != nil || plain.own() != 0 {
-		t.Error("a producer of its own that was not asked for")
-	}
-}
-
-// held is a dialer that holds up what is written on connections made under a label.
-type held struct {
-	lock   sync.Mutex
-	label  string
-	gates  map[string]chan struct{} // closed to let through
-	refuse bool
-	dials  int
-}
-
-func (h *held) set(label string, refuse bool) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	h.label, h.refuse = label, refuse
-}
-
-// hold holds up a label's connections until release is called.
-func (h *held) hold(label string) (release func()) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	gate := make(chan struct{})
-	h.gates = map[string]chan struct{}{label: gate}
-	return sync.OnceFunc(func() { close(gate) })
-}
-
-func (h *held) Dial(network, address string) (net.Conn, error) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	h.dials++
-	if h.refuse {
-		return nil, errors.New("connection refused")
-	}
-	conn, err := net.DialTimeout(network, address, 5*time.Second)
-	return &heldConn{conn, h, h.label}, err
-}
-
-func (h *held) into(config *sarama.Config) {
-	config.Net.Proxy.Enable, config.Net.Proxy.Dialer = true, h
-}
-
-type heldConn struct {
-	net.Conn
-	of    *held
-	label string
-}
-
-func (c *heldConn) Write(b []byte) (int, error) {
-	c.of.lock.Lock()
-	gate := c.of.gates[c.label]
-	c.of.lock.Unlock()
-	if gate != nil {
-		<-gate
-	}
-	return c.Conn.Write(b)
+	testkit.Check(t, other.begin(c.topic) == other.begin(c.topic), "a topic's producer was opened twice") // by two at once
+	plain := c.publisher(PublisherConfig{})
+	testkit.NoError(t, plain.Publish(topics[0], message.NewMessage("", nil)))
+	testkit.Equal(t, "producers that were not asked for", plain.own(), 0)
 }
 
 // Decision 7: a message does not wait for the one that is on its way to another topic.
 func TestProducersDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	dialer := &held{}
+	dialer, freezers := &faulty{}, []*sync.RWMutex{}
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into})
 	topics := c.topics(2)
 	for _, topic := range topics {
-		dialer.set(topic, false)
+		freezers = append(freezers, dialer.freezer()) // of the topic's connections
 		testkit.NoError(t, pub.Publish(topic, message.NewMessage("first", nil)))
 	}
-	release := dialer.hold(topics[0])
+	freezers[0].Lock()
+	release := sync.OnceFunc(freezers[0].Unlock)
 	defer release()
 	slow, quick := make(chan error, 1), make(chan error, 1)
 	go func() { slow <- pub.Publish(topics[0], message.NewMessage("held up", nil)) }()
 	go func() { quick <- pub.Publish(topics[1], message.NewMessage("not held up", nil)) }()
-	select {
-	case err := <-quick:
-		testkit.NoError(t, err)
-	case <-time.After(patience):
-		t.Error("it waits for the other topic")
-	}
-	select {
-	case err := <-slow:
-		t.Fatalf("it was not held up: %v", err)
-	default:
-	}
+	testkit.NoError(t, testkit.Receive(t, "it does not wait for the other topic", quick))
+	testkit.Require(t, len(slow) == 0, "it was not held up")
 	release()
 	testkit.NoError(t, <-slow)
 }
@@ -161,31 +85,26 @@ func TestProducersDoNotWaitForEachOther(t *testing.T) {
 func TestProducerThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	dialer := &held{}
+	dialer := &faulty{}
 	pub := c.publisher(PublisherConfig{ProducerPerTopic: true, Sarama: dialer.into})
 	publish := func() error { return pub.Publish(c.topic, message.NewMessage("", nil)) }
 	for range 2 {
-		dialer.set("", true)
+		dialer.set(false, true)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if err := publish(); err == nil || !strings.Contains(err.Error(), c.topic) || !strings.Contains(err.Error(), c.brokers[0]) {
-					t.Error(err)
-				}
+				err := publish()
+				testkit.Says(t, err, c.topic)
+				testkit.Says(t, err, c.brokers[0])
 			})
 		}
 		all.Wait()
-		if n := pub.own(); n != 0 {
-			t.Errorf("%d producers", n)
-		}
+		testkit.Equal(t, "producers", pub.own(), 0)
 	}
-	dialer.set("", false)
-	if err := publish(); err != nil || pub.own() != 1 {
-		t.Error(err)
-	}
-	before := dialer.dials
-	if err := publish(); err != nil || dialer.dials != before {
-		t.Errorf("%v, %d more connections", err, dialer.dials-before)
+	dialer.set(false, false)
+	for range 2 {
+		testkit.NoError(t, publish())
+		testkit.Equal(t, "producers", pub.own(), 1)
 	}
 }
 
@@ -213,11 +132,7 @@ func TestCloseOfProducers(t *testing.T) {
 		}
 		c.eventually("it publishes", func() bool { return pub.own() > 2 || !perTopic && pub.producers.used.Load() > 20 })
 		for range 2 {
-			all.Go(func() {
-				if err := pub.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			all.Go(func() { testkit.Is(t, pub.Close(), nil) })
 		}
 		all.Wait()
 		testkit.Is(t, pub.InitializeTopics("x"), ErrClosed)

@@ -2,14 +2,10 @@ package wmkafka
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -29,46 +25,13 @@ func TestPublisherConfig(t *testing.T) {
 		"transactions": {brokers, PublisherConfig{Sarama: func(c *sarama.Config) { c.Producer.Transaction.ID = "x" }}, "Transaction.ID"},
 		"sarama":       {brokers, PublisherConfig{Sarama: func(c *sarama.Config) { c.Net.MaxOpenRequests = 0 }}, "Sarama"},
 		"no broker":    {brokers, PublisherConfig{}, "127.0.0.1:1"},
+		"in flight":    {brokers, PublisherConfig{InFlight: -1}, "InFlight"},
+		"too many":     {brokers, PublisherConfig{InFlight: maxPublishing + 1}, "InFlight"},
 	} {
-		if _, err := NewPublisher(row.brokers, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			testkit.Says(t, testkit.Err(NewPublisher(row.brokers, row.config)), row.says)
+		})
 	}
-}
-
-// Promise P1: a Publish of several stops at the first refusal and says how far it came.
-func TestPublishSeveral(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{})
-	good := message.NewMessage("good", []byte("x"))
-	testkit.NoError(t, pub.Publish(c.topic, good, good, good))
-	testkit.NoError(t, pub.Publish(c.topic))
-	for name, refused := range map[string]*message.Message{"nil": nil, "too large": message.NewMessage("large", make([]byte, 2<<20))} {
-		err := pub.Publish(c.topic, good, refused, good)
-		if err == nil || !strings.Contains(err.Error(), "message 2 of 3 failed, 1 were published") || !strings.Contains(err.Error(), c.topic) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if large := refused != nil; errors.Is(err, classify.ErrTooLarge) != large {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if n := c.size(c.topic); n != 5 {
-		t.Errorf("%d records", n)
-	}
-	if isTooLarge(nil) || isTooLarge(sarama.ErrNotEnoughReplicas) || isTooLarge(sarama.ConfigurationError("other")) || !isTooLarge(sarama.ErrMessageSetSizeTooLarge) {
-		t.Error("other refusals are taken for one of the size")
-	}
-}
-
-// A topic that is missing is not made up by publishing to it. The error says what to do.
-func TestMissingTopic(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{})
-	c.ends("Publish", func() {
-		testkit.Says(t, pub.Publish(c.topic+"-missing", message.NewMessage("", nil)), "create the topic")
-	})
 }
 
 // Decision 10: the backlog is what the group has not acked, from its first message on where it never came.

@@ -20,9 +20,7 @@ import (
 func (c *cluster) channel(config spillway.Config) *spillway.Channel {
 	c.Helper()
 	config.Queue.Origin = Origin
-	ch, err := spillway.New(context.Background(), config)
-	testkit.NoError(c, err)
-	return ch
+	return testkit.Must(spillway.New(context.Background(), config))
 }
 
 // Promise P1, P3: a handler that finishes within the grace after a rebalance began is not run again.
@@ -63,40 +61,33 @@ func TestRebalanceWithNobodyTaking(t *testing.T) {
 // unmarshaler, with ours in watermill-kafka's subscriber, and with one that panics.
 func TestUnreadableIsSetAside(t *testing.T) {
 	t.Parallel()
-	for name, format := range map[string]picky{"refuses": {}, "panics": {panics: true}} {
-		for who, make := range map[string]func(*cluster) message.Subscriber{
-			"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{Unmarshaler: format}) },
-			"ours, ours inside": func(c *cluster) message.Subscriber {
-				return c.subscriber(SubscriberConfig{Unmarshaler: Marshaler{Inner: format}})
-			},
-			"watermill's, ours inside": func(c *cluster) message.Subscriber { return c.stock(stockWith(Marshaler{Inner: format})) },
-		} {
-			t.Run(name+", "+who, func(t *testing.T) {
-				c := newCluster(t)
-				records := numbered(3)
-				records[1].Value = sarama.ByteEncoder("\x00unreadable\xff")
-				records[1].Key = sarama.StringEncoder("key")
-				records[1].Headers = append(records[1].Headers, header("tenant", "acme"))
-				c.produce(records...)
-				dead, handled := &sink{}, &sink{}
-				ch := c.channel(spillway.Config{Publisher: dead})
-				c.run(make(c), nil, ch.Attach, func(msg *message.Message) ([]*message.Message, error) {
-					return nil, handled.Publish("", msg)
-				})
-				c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
-				c.eventually("the letter is placed", func() bool { return len(dead.all()) > 0 })
-				letters := dead.letters(t)
-				testkit.Require(t, len(letters) == 1, "%d letters", len(letters))
-				l := letters[0]
-				if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal ||
-					l.Origin.Offset != "1" || string(l.Origin.Key) != "key" || l.Origin.Topic != c.topic {
-					t.Errorf("it tells %+v %+v", l.Failure, l.Origin)
-				}
-				if m := l.Original; m.UUID != "id-1" || string(m.Payload) != "\x00unreadable\xff" || m.Metadata["tenant"] != "acme" {
-					t.Errorf("it holds %q %v %q", m.UUID, m.Metadata, m.Payload)
-				}
-			})
-		}
+	for who, make := range map[string]func(*cluster) message.Subscriber{
+		"ours": func(c *cluster) message.Subscriber { return c.subscriber(SubscriberConfig{Unmarshaler: picky{}}) },
+		"ours, ours inside, which panics": func(c *cluster) message.Subscriber {
+			return c.subscriber(SubscriberConfig{Unmarshaler: Marshaler{Inner: picky{panics: true}}})
+		},
+		"watermill's, ours inside": func(c *cluster) message.Subscriber { return c.stock(stockWith(Marshaler{Inner: picky{}})) },
+	} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			records := numbered(3)
+			records[1].Value, records[1].Key = sarama.ByteEncoder("\x00unreadable\xff"), sarama.StringEncoder("key")
+			records[1].Headers = append(records[1].Headers, header("tenant", "acme"))
+			c.produce(records...)
+			dead, handled := &sink{}, &sink{}
+			c.run(make(c), c.channel(spillway.Config{Publisher: dead}).Attach,
+				func(msg *message.Message) error { return handled.Publish("", msg) })
+			c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
+			c.eventually("the letter is placed", func() bool { return len(dead.all()) > 0 })
+			letters := dead.letters(t)
+			l := letters[0]
+			testkit.Check(t, len(letters) == 1 && l.Failure.Class == classify.ClassInvalid && l.Failure.Reason == classify.ReasonUnmarshal &&
+				l.Origin.Offset == "1" && string(l.Origin.Key) == "key" && l.Origin.Topic == c.topic, "it tells %+v %+v", l.Failure, l.Origin)
+			m := l.Original
+			testkit.Check(t, m.UUID == "id-1" && string(m.Payload) == "\x00unreadable\xff" && m.Metadata["tenant"] == "acme",
+				"it holds %q %v %q", m.UUID, m.Metadata, m.Payload)
+		})
 	}
 }
 
@@ -154,8 +145,7 @@ func TestTenureEndsWithMembership(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sub, err := NewSubscriber(brokers, "g", SubscriberConfig{})
-			testkit.NoError(t, err)
+			sub := testkit.Must(NewSubscriber(brokers, "g", SubscriberConfig{}))
 			s, g := newSubscription(sub, "orders", func() {}), newGroup(t, 0)
 			g.ctx, g.end = context.WithCancel(graceful.With(t.Context(), drain))
 			s.begin(stranger{g})
@@ -167,9 +157,7 @@ func TestTenureEndsWithMembership(t *testing.T) {
 			case <-time.After(drain / 2):
 				t.Fatal("the handlers go on")
 			}
-			if took := time.Since(began); took < soon {
-				t.Errorf("the contexts ended after %s, before anybody was asked", took)
-			}
+			testkit.Check(t, time.Since(began) >= soon, "the contexts ended before anybody was asked")
 		})
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
@@ -23,15 +22,17 @@ import (
 type desk struct {
 	*cluster
 	group string
-	until func(*message.Message, time.Time) time.Time // nil: at once
-	take  func(*message.Message)                      // nil: ack
+	until func(*message.Message, time.Time) time.Time
+	take  func(*message.Message)
 
 	mu    sync.Mutex
 	taken map[string]int
 }
 
 func newDesk(c *cluster) *desk {
-	return &desk{cluster: c, group: "service-" + rand.Text(), taken: map[string]int{}}
+	return &desk{cluster: c, group: "service-" + rand.Text(), taken: map[string]int{},
+		until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
+		take:  func(msg *message.Message) { msg.Ack() }}
 }
 
 // instance is one more of the service: a subscriber for each of its stages.
@@ -51,38 +52,35 @@ func (d *desk) stagesWith(config SubscriberConfig) instance {
 // committed.
 func (d *desk) consume(waiting instance, topic string) (stop func()) {
 	d.Helper()
-	sub, err := waiting(topic, topic)
-	testkit.NoError(d, err)
+	return testkit.Must(d.begin(waiting, topic))
+}
+
+func (d *desk) begin(waiting instance, topic string) (stop func(), err error) {
+	d.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended, err := sub.Subscribe(due.With(ctx, due.Stage{
-		Until: func(msg *message.Message, arrived time.Time) time.Time {
-			if d.until == nil {
-				return arrived
-			}
-			return d.until(msg, arrived)
-		},
-		Take: func(msg *message.Message) {
-			d.mu.Lock()
-			d.taken[msg.UUID]++
-			d.mu.Unlock()
-			if d.take == nil {
-				msg.Ack()
-				return
-			}
-			d.take(msg)
-		},
+	ended, err := testkit.Must(waiting(topic, topic)).Subscribe(due.With(ctx, due.Stage{
+		Until: d.until, Take: func(msg *message.Message) { d.note(msg); d.take(msg) },
 	}), topic)
-	testkit.NoError(d, err)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
 	stop = sync.OnceFunc(func() {
 		cancel()
-		d.ends("the subscription has ended", func() {
+		testkit.Within(d, "the subscription has ended", func() {
 			for range ended {
 				d.Error("a message came through the channel")
 			}
 		})
 	})
 	d.Cleanup(stop)
-	return stop
+	return stop, nil
+}
+
+func (d *desk) note(msg *message.Message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.taken[msg.UUID]++
 }
 
 func (d *desk) times() map[string]int {
@@ -99,9 +97,7 @@ func (d *desk) untilTaken(n int) {
 // behind is how many messages of a topic its own group has not acked.
 func (d *desk) behind(topic string) int {
 	d.Helper()
-	n, err := d.subscriber(SubscriberConfig{}, topic).Backlog(context.Background(), topic)
-	testkit.NoError(d, err)
-	return n
+	return d.cluster.behind(topic, topic)
 }
 
 func (d *desk) send(pub message.Publisher, topic string, ids ...string) {
@@ -130,9 +126,7 @@ func TestStagesTakeOver(t *testing.T) {
 	take := func(n int) {
 		for range n {
 			msg := d.next(messages)
-			d.mu.Lock()
-			d.taken[msg.UUID]++
-			d.mu.Unlock()
+			d.note(msg)
 			msg.Ack()
 		}
 	}
@@ -195,12 +189,13 @@ func TestStagesWaitAlone(t *testing.T) {
 		<-release
 		msg.Ack()
 	}
-	for i := range 100 { // more than the window
-		d.produce(&sarama.ProducerMessage{Partition: 0, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("waits-", i))}})
+	for _, id := range named("waits", 100) { // more than the window
+		d.produce(identified(id))
 	}
 	for i := range 10 {
-		d.produce(&sarama.ProducerMessage{Partition: 1, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("a-", i))}})
-		d.produce(&sarama.ProducerMessage{Topic: second, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint("b-", i))}})
+		a, b := identified(fmt.Sprint("a-", i)), identified(fmt.Sprint("b-", i))
+		a.Partition, b.Topic = 1, second
+		d.produce(a, b)
 	}
 	waiting := d.stages()
 	one, other := d.consume(waiting, d.topic), d.consume(waiting, second)
@@ -220,12 +215,11 @@ func TestStagesTopicDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	second := d.topic + ".second"
-	testkit.NoError(t, d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
+	d.create(second, 1, nil)
 	pub := d.publisher(PublisherConfig{})
 	waiting := d.stages()
 	d.consume(waiting, d.topic)
 	d.consume(waiting, second)
-	d.eventually("the topic has a leader", func() bool { return leaders(d.admin, second, 1) == nil })
 	d.send(pub, second, "second")
 	d.untilTaken(1)
 	testkit.NoError(t, d.admin.DeleteTopic(second))
@@ -246,7 +240,6 @@ func TestStagesTopicDeleted(t *testing.T) {
 	d.eventually("the topic can be created again", func() bool {
 		return d.admin.CreateTopic(second, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false) == nil
 	})
-	d.deleteLater(second)
 	d.eventually("the topic has a leader", func() bool { return leaders(d.admin, second, 1) == nil })
 	d.eventually("it takes messages again", func() bool {
 		return pub.Publish(second, message.NewMessage("again", nil)) == nil && d.times()["again"] > 0
@@ -257,50 +250,13 @@ func TestStagesTopicDeleted(t *testing.T) {
 func TestStagesTransactions(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
-	config := publisherDefaults()
-	config.Producer.Idempotent, config.Producer.Transaction.ID = true, rand.Text()
-	producer, err := sarama.NewSyncProducer(d.brokers, config)
-	testkit.NoError(t, err)
-	d.cleanup(producer.Close)
-	for i, end := range []func() error{producer.CommitTxn, producer.AbortTxn, producer.CommitTxn, producer.AbortTxn} {
-		testkit.NoError(t, producer.BeginTxn())
-		for n := range 3 {
-			record := &sarama.ProducerMessage{Topic: d.topic, Headers: []sarama.RecordHeader{header(kafka.UUIDHeaderKey, fmt.Sprint(i, "-", n))}}
-			if _, _, err := producer.SendMessage(record); err != nil {
-				t.Fatal(err)
-			}
-		}
-		testkit.NoError(t, end())
-	}
+	want, _ := d.transactions(1, 3)
 	stop := d.consume(d.stages(), d.topic)
 	d.untilTaken(6)
 	d.eventually("all is committed", func() bool { return d.behind(d.topic) == 0 })
 	stop()
-	want := map[string]int{"0-0": 1, "0-1": 1, "0-2": 1, "2-0": 1, "2-1": 1, "2-2": 1}
-	if got := d.times(); !maps.Equal(got, want) {
-		t.Errorf("taken %v, want %v", got, want)
-	}
-}
-
-// Feature R5: what is nacked comes again after a wait, and is not committed before it is acked.
-func TestStagesNack(t *testing.T) {
-	t.Parallel()
-	d := newDesk(newCluster(t))
-	d.take = func(msg *message.Message) {
-		if msg.UUID == "a-0" && d.times()["a-0"] < 3 {
-			msg.Metadata.Set("changed", "yes")
-			msg.Nack()
-			return
-		}
-		msg.Ack()
-	}
-	d.send(d.publisher(PublisherConfig{}), d.topic, named("a", 5)...)
-	stop := d.consume(d.stages(), d.topic)
-	d.eventually("it is acked", func() bool { return d.times()["a-0"] == 3 && d.behind(d.topic) == 0 })
-	stop()
-	if got := d.times(); len(got) != 5 || got["a-1"] != 1 {
-		t.Errorf("taken %v", got)
-	}
+	got := d.times()
+	testkit.Check(t, slices.Equal(slices.Sorted(maps.Keys(got)), want) && len(want) == 6, "taken %v, want %v", got, want)
 }
 
 // Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another
@@ -320,20 +276,22 @@ func TestStagesExpelled(t *testing.T) {
 	}
 	pub := d.publisher(PublisherConfig{InFlight: 100})
 	dialer := &faulty{}
+	frozen := dialer.freezer()
 	stop := d.consume(d.stagesWith(SubscriberConfig{Sarama: dialer.soon}), d.topic)
 	d.send(pub, d.topic, named("done", 20)...)
 	d.untilTaken(20)
 	d.eventually("they are committed", func() bool { return d.behind(d.topic) == 0 })
 	busy.Add(5)
 	d.send(pub, d.topic, named("busy", 5)...)
-	d.ends("they are handled", busy.Wait)
+	testkit.Within(d, "they are handled", busy.Wait)
 	time.Sleep(1500 * time.Millisecond) // a commit that came too early has reached the broker by then
 	d.cluster.group = d.group
 	first := d.generation()
 
-	dialer.frozen.Lock()
-	thaw := sync.OnceFunc(dialer.frozen.Unlock)
+	frozen.Lock()
+	thaw := sync.OnceFunc(frozen.Unlock)
 	t.Cleanup(thaw)
+	time.Sleep(time.Second) // a fetch that was on its way has come back
 	d.send(pub, d.topic, named("meanwhile", 20)...)
 	last := d.consume(d.stages(), d.topic)
 	d.untilTaken(45)
@@ -367,14 +325,10 @@ func TestStagesOfTwoRouters(t *testing.T) {
 	waiting := d.stages()
 	d.consume(waiting, second)
 	for range 2 { // and a topic that was given back can be taken again
-		sub, err := waiting(d.topic, d.topic)
-		testkit.NoError(t, err)
-		ended, err := sub.Subscribe(due.With(t.Context(), due.Stage{Until: func(*message.Message, time.Time) time.Time { return time.Time{} }}), d.topic)
-		testkit.NoError(t, err)
-		d.ends("Close", func() {
-			testkit.NoError(t, sub.Close())
-			<-ended
-		})
+		sub := testkit.Must(waiting(d.topic, d.topic))
+		ended := testkit.Must(sub.Subscribe(due.With(t.Context(), due.Stage{Until: d.until}), d.topic))
+		d.closes(sub)
+		testkit.Receive(t, "the subscription has ended", ended)
 		testkit.Is(t, testkit.Err(sub.Subscribe(due.With(t.Context(), due.Stage{}), d.topic)), ErrClosed)
 	}
 	d.send(d.publisher(PublisherConfig{}), second, "goes on")
@@ -394,28 +348,19 @@ func TestPublisherIdle(t *testing.T) {
 			return pub.producers.common.Load() == nil && len(pub.producers.byTopic) == 0
 		})
 	}
-	if n := len(c.records(c.topic, 1)); n != 3 {
-		t.Errorf("%d records", n)
-	}
+	testkit.Equal(t, "records", c.size(c.topic), 3)
 }
 
 func TestNewStagesRefuses(t *testing.T) {
 	t.Parallel()
-	if _, _, err := NewStages(nil, "shop", SubscriberConfig{}, PublisherConfig{}); err == nil {
-		t.Error("no brokers")
-	}
-	if _, _, err := NewStages([]string{"127.0.0.1:1"}, "", SubscriberConfig{}, PublisherConfig{}); err == nil {
-		t.Error("no group")
-	}
-	c := newCluster(t)
-	d := newDesk(c)
+	_, _, noBrokers := NewStages(nil, "shop", SubscriberConfig{}, PublisherConfig{})
+	_, _, noGroup := NewStages([]string{"127.0.0.1:1"}, "", SubscriberConfig{}, PublisherConfig{})
+	testkit.Check(t, noBrokers != nil && noGroup != nil, "%v, %v", noBrokers, noGroup)
+	d := newDesk(newCluster(t))
 	waiting := d.stages()
 	for topic, group := range map[string]string{"": "x", "x": "", "y": d.group} {
-		if _, err := waiting(topic, group); err == nil {
-			t.Errorf("%q in %q", topic, group)
-		}
+		testkit.Check(t, testkit.Err(waiting(topic, group)) != nil, "%q in %q", topic, group)
 	}
-	sub, err := waiting(c.topic, c.topic)
-	testkit.NoError(t, err)
-	testkit.Says(t, testkit.Err(sub.Subscribe(t.Context(), c.topic)), "NewSubscriber")
+	sub := testkit.Must(waiting(d.topic, d.topic))
+	testkit.Says(t, testkit.Err(sub.Subscribe(t.Context(), d.topic)), "NewSubscriber")
 }

@@ -1,10 +1,9 @@
 package wmkafka
 
 import (
-	"context"
-	"runtime"
-	"strings"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -29,149 +28,96 @@ func TestSubscriberConfig(t *testing.T) {
 		"no group":   {brokers, "", SubscriberConfig{}, "group is empty: without a group"},
 		"in flight":  {brokers, "g", SubscriberConfig{InFlight: -1}, "InFlight is -1: it must be 1 to 10000"},
 		"too many":   {brokers, "g", SubscriberConfig{InFlight: 10_001}, "InFlight"},
+		"key":        {brokers, "g", SubscriberConfig{Key: func(*message.Message) string { return "" }}, "Key with InFlight 1"},
 		"sarama":     {brokers, "g", SubscriberConfig{Sarama: invalid}, "Sarama"},
 	} {
-		if _, err := NewSubscriber(row.brokers, row.group, row.config); err == nil || !strings.HasPrefix(err.Error(), "wmkafka: ") || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// What watermill-kafka's getters tell of a message, they tell of ours, in the same types; and the same goes for what
-// the message itself is.
-func TestContextOfStockSubscriber(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(3)...)
-	record := numbered(1)[0]
-	record.Key, record.Timestamp = sarama.StringEncoder("key"), time.Now().Add(-time.Hour)
-	c.produce(record)
-	type told struct {
-		partition int32
-		offset    int64
-		timestamp time.Time
-		key       string
-		id        string
-		ok        [4]bool
-	}
-	last := func(sub message.Subscriber) (x told) {
-		messages := c.subscribe(sub)
-		for range 4 {
-			msg := c.next(messages)
-			ctx := msg.Context()
-			x.id = msg.UUID
-			x.partition, x.ok[0] = kafka.MessagePartitionFromCtx(ctx)
-			x.offset, x.ok[1] = kafka.MessagePartitionOffsetFromCtx(ctx)
-			x.timestamp, x.ok[2] = kafka.MessageTimestampFromCtx(ctx)
-			var key []byte
-			key, x.ok[3] = kafka.MessageKeyFromCtx(ctx)
-			x.key = string(key)
-			msg.Ack()
-		}
-		return x
-	}
-	stock := last(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"}))
-	ours := last(c.subscriber(SubscriberConfig{}))
-	if ours != stock || ours.offset != 3 || ours.key != "key" || ours.ok != [4]bool{true, true, true, true} {
-		t.Errorf("ours %+v, stock %+v", ours, stock)
+		t.Run(name, func(t *testing.T) {
+			testkit.Says(t, testkit.Err(NewSubscriber(row.brokers, row.group, row.config)), row.says)
+		})
 	}
 }
 
 // Feature D1: Origin tells what Kafka knows, less of it with the stock subscriber, and nothing wrong without Kafka.
+// What watermill-kafka's getters tell of a message, they tell of ours, in the same types.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	record := numbered(1)[0]
 	record.Key, record.Timestamp = sarama.ByteEncoder{0, 0xff}, time.UnixMilli(1700000000000)
 	c.produce(record)
-	want := poison.Origin{Topic: c.topic, Partition: "0", Offset: "0", Timestamp: record.Timestamp, Key: []byte{0, 0xff}, MessageID: "id-0", ConsumerGroup: c.group}
-	same := func(a, b poison.Origin) bool {
-		key := string(a.Key) == string(b.Key) && a.Timestamp.Equal(b.Timestamp)
-		a.Key, b.Key, a.Timestamp, b.Timestamp = nil, nil, time.Time{}, time.Time{}
-		return key && a.Topic == b.Topic && a.Partition == b.Partition && a.Offset == b.Offset && a.MessageID == b.MessageID && a.ConsumerGroup == b.ConsumerGroup
+	type told struct {
+		topic, partition, offset, key, id, group string
+		at                                       int64
+		getters                                  string
 	}
-	msg := c.next(c.subscribe(c.subscriber(SubscriberConfig{})))
-	if got := Origin(msg); !same(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+	of := func(sub message.Subscriber) told {
+		msg := c.next(c.subscribe(sub))
+		defer msg.Ack()
+		o, ctx := Origin(msg), msg.Context()
+		partition, ok1 := kafka.MessagePartitionFromCtx(ctx)
+		offset, ok2 := kafka.MessagePartitionOffsetFromCtx(ctx)
+		at, ok3 := kafka.MessageTimestampFromCtx(ctx)
+		key, ok4 := kafka.MessageKeyFromCtx(ctx)
+		return told{o.Topic, o.Partition, o.Offset, string(o.Key), o.MessageID, o.ConsumerGroup, o.Timestamp.UnixMilli(),
+			fmt.Sprint(partition, offset, at.UnixMilli(), key, ok1, ok2, ok3, ok4)}
 	}
-	msg.Ack()
-	want.ConsumerGroup, want.Topic = "", "" // a router would know the topic
-	msg = c.next(c.subscribe(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"})))
-	if got := Origin(msg); !same(got, want) {
-		t.Errorf("stock: got %+v, want %+v", got, want)
-	}
-	msg.Ack()
+	want := told{c.topic, "0", "0", "\x00\xff", "id-0", c.group, 1700000000000, "0 0 1700000000000 [0 255] true true true true"}
+	testkit.Equal(t, "ours", of(c.subscriber(SubscriberConfig{})), want)
+	want.group, want.topic = "", "" // a router would know the topic
+	testkit.Equal(t, "stock", of(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"})), want)
 	for _, msg := range []*message.Message{nil, {}, message.NewMessage("id", nil)} {
-		got := Origin(msg)
-		if msg != nil && got.MessageID != msg.UUID || got.Partition != "" || got.Offset != "" || got.Key != nil || !got.Timestamp.IsZero() {
-			t.Errorf("without Kafka: %+v", got)
-		}
+		o := Origin(msg)
+		testkit.Check(t, o.Partition == "" && o.Offset == "" && o.Key == nil && o.Timestamp.IsZero(), "without Kafka: %+v", o)
+		testkit.Check(t, msg == nil || o.MessageID == msg.UUID, "without Kafka: %+v", o)
 	}
 }
 
-// Promise P5: a message costs no goroutine, however deep its context.
-func TestNoGoroutinePerMessage(t *testing.T) {
-	session, end := context.WithCancel(context.Background())
-	defer end()
-	before := runtime.NumGoroutine()
-	for range 100 {
-		ctx, cancel := context.WithCancel(&recordContext{Context: session, record: &sarama.ConsumerMessage{}})
-		defer cancel()
-		if n := runtime.NumGoroutine(); n > before {
-			t.Fatalf("%d goroutines more", n-before)
-		}
-		if ctx.Err() != nil {
-			t.Fatal(ctx.Err())
-		}
-	}
-}
-
-// The context of a message ends when it is settled, acked or nacked, as the stock one does after the ack.
-func TestContextEndsWithTheMessage(t *testing.T) {
+// Feature I5, decision 15: Origin has a record's own coordinates, the same at each delivery, whatever its metadata
+// claim, also those of a message that was redriven: a key made of them is no other record's.
+func TestOriginAtEachDelivery(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.produce(numbered(2)...)
+	c.produce(identified("a"), &sarama.ProducerMessage{Headers: []sarama.RecordHeader{
+		header(poison.KeyOriginalTopic, c.topic), header(poison.KeyOriginalPartition, "0"),
+		header(poison.KeyOriginalOffset, "2"), header(poison.KeyRedriveCount, "1"),
+	}})
 	messages := c.subscribe(c.subscriber(SubscriberConfig{}))
-	first := c.next(messages)
-	testkit.Check(t, first.Context().Err() == nil, "the context has ended before the message was settled")
-	first.Nack()
-	again := c.next(messages)
-	if first.Context().Err() == nil || again.Context().Err() != nil || again.UUID != first.UUID {
-		t.Errorf("nacked: %v, redelivered: %v", first.Context().Err(), again.Context().Err())
+	is := func(want string) *message.Message {
+		t.Helper()
+		msg := c.next(messages)
+		own, _ := kafka.MessageTimestampFromCtx(msg.Context())
+		o := Origin(msg)
+		testkit.Equal(t, "place", fmt.Sprint(o.Topic, "/", o.Partition, "/", o.Offset), c.topic+want)
+		testkit.Check(t, o.Timestamp.Equal(own), "the time is %s, want %s", o.Timestamp, own)
+		return msg
 	}
-	again.Ack()
-	next := c.next(messages)
-	if again.Context().Err() == nil || next.UUID != "id-1" {
-		t.Errorf("acked: %v, next %q", again.Context().Err(), next.UUID)
-	}
-	next.Ack()
+	is("/0/0").Nack()
+	is("/0/0").Ack()
+	forged := is("/0/1")
+	letter := poison.Letter{Original: forged, Origin: Origin(forged)}
+	forged.Ack()
+	testkit.NoError(t, c.publisher(PublisherConfig{}).Publish(c.topic, letter.Redriven("me", "campaign", time.Now())))
+	is("/0/2").Ack()
 }
 
-// Promise P4: a nacked message comes again as it was, each time later, up to the longest wait; the ones behind it wait.
+// Promise P4: a nacked message comes again as it was, each time later, up to the longest wait, and the ones behind it
+// wait. Its context ends when it is settled.
 func TestNackBackoff(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	c.produce(numbered(2)...)
-	messages := c.subscribe(c.subscriber(SubscriberConfig{nackBackoff: 50 * time.Millisecond, maxNackBackoff: 200 * time.Millisecond}))
-	last, atLeast := time.Time{}, 50*time.Millisecond
-	const redeliveries = 12 // without a longest wait the last would come after a minute and a half
-	for i := range redeliveries + 1 {
-		msg := c.next(messages)
-		if waited := time.Since(last); i > 0 && waited < atLeast {
-			t.Errorf("redelivery %d after %s, want %s", i, waited, atLeast)
-		} else if i > 0 {
-			atLeast = min(2*atLeast, 200*time.Millisecond)
+	consuming(t, 2, SubscriberConfig{nackBackoff: 50 * time.Millisecond, maxNackBackoff: 200 * time.Millisecond}, func(d deliveries) {
+		for i, want := range []time.Duration{0, 50, 100, 200, 200, 200} {
+			began := time.Now()
+			msg := d.next()
+			testkit.Check(t, string(msg.Payload) == "0" && time.Since(began) == want*time.Millisecond,
+				"delivery %d is %s after %s", i, msg.Payload, time.Since(began))
+			testkit.Check(t, msg.Context().Err() == nil, "the context has ended before the message was settled")
+			if i < 5 {
+				msg.Nack()
+			} else {
+				msg.Ack()
+			}
+			synctest.Wait()
+			testkit.Check(t, msg.Context().Err() != nil, "the context goes on")
 		}
-		testkit.Check(t, msg.UUID == "id-0" && string(msg.Payload) == "payload 0",
-			"redelivery %d is %q with %q", i, msg.UUID, msg.Payload)
-		last = time.Now()
-		if i < redeliveries {
-			msg.Nack()
-		} else {
-			msg.Ack()
-		}
-	}
-	if msg := c.next(messages); msg.UUID != "id-1" || !msg.Ack() {
-		t.Errorf("then came %q", msg.UUID)
-	}
+		testkit.Equal(t, "then came", string(d.next().Payload), "1")
+	})
 }

@@ -1,10 +1,8 @@
 package wmkafka
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,49 +14,31 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
-
-// Promise P7: a name that Kafka does not allow, as of a stage whose handler has a space in its name, is told with what
-// is allowed.
-func TestInitializeTopicsRefusesName(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{})
-	for _, name := range []string{"orders.bill ing.retry.5s", strings.Repeat("x", 250)} {
-		err := pub.InitializeTopicsFor(c.topic, name)
-		if err == nil || !strings.Contains(err.Error(), strconv.Quote(name)+" cannot be the name of a topic, which has 1 to 249 letters") {
-			t.Errorf("%.40s: %v", name, err)
-		}
-	}
-}
 
 // Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata,
 // and as many partitions; a letter can be published at once, of a message as large as the source takes.
 func TestInitializeTopics(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		source     bool
+		source     string
 		maxMessage int // of the source
 		partitions int32
 		want       int
 	}{
-		"source with defaults": {source: true, partitions: 3, want: kafkaMaxMessageBytes + letterRoom},
-		"large source":         {source: true, maxMessage: 3 << 20, partitions: 2, want: 3<<20 + letterRoom},
-		"no source":            {partitions: 1, want: 3<<20 + letterRoom},
+		"defaults":  {source: "-source", maxMessage: kafkaMaxMessageBytes, partitions: 3, want: kafkaMaxMessageBytes + letterRoom},
+		"large":     {source: "-source", maxMessage: 3 << 20, partitions: 2, want: 3<<20 + letterRoom},
+		"no source": {maxMessage: 3 << 20, partitions: 1, want: 3<<20 + letterRoom},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t)
 			source := ""
-			if row.source {
-				source = c.topic + "-source"
-				entries := map[string]string{}
-				if row.maxMessage > 0 {
-					entries["max.message.bytes"] = strconv.Itoa(row.maxMessage)
-				}
-				c.create(source, row.partitions, entries)
+			if row.source != "" {
+				source = c.topic + row.source
+				c.create(source, row.partitions, map[string]string{"max.message.bytes": strconv.Itoa(row.maxMessage)})
 			}
 			logged := &testkit.Log{}
 			pub := c.publisher(PublisherConfig{Sarama: sends(3<<20 + letterRoom), Shared: settings.Shared{Logger: logged}})
@@ -68,62 +48,37 @@ func TestInitializeTopics(t *testing.T) {
 				testkit.NoError(t, pub.InitializeTopicsFor(source, dlq, invalid))
 			}
 			for _, topic := range []string{dlq, invalid} {
-				found, err := describeTopic(c.admin, topic)
-				want := topicSettings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1, retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"}
-				testkit.Check(t, err == nil && found == want, "%s is %+v, want %+v; %v", topic, found, want, err)
+				testkit.Returns(t, topicSettings{partitions: row.partitions, replicas: 1, maxMessageBytes: row.want, minInSync: 1,
+					retentionMs: "-1", retentionBytes: "-1", cleanupPolicy: "delete"})(describeTopic(c.admin, topic))
 			}
-			if row.maxMessage > 0 {
-				msg := message.NewMessage("large", make([]byte, row.maxMessage-100))
-				msg.Metadata.Set("story", strings.Repeat("x", 16<<10))
-				testkit.NoError(t, pub.Publish(dlq, msg))
-			}
-			if lines := logged.Errors(); len(lines) > 0 {
-				t.Errorf("logged: %v", lines)
-			}
+			msg := message.NewMessage("large", make([]byte, row.maxMessage-100))
+			msg.Metadata.Set("story", strings.Repeat("x", 16<<10))
+			testkit.NoError(t, pub.Publish(dlq, msg))
+			testkit.Check(t, len(logged.Errors()) == 0, "logged: %v", logged.Errors())
 		})
 	}
 }
 
 // Features D5, D16: an existing topic that would lose letters which it confirmed, or refuse the largest, is an error at
-// start-up that says what, where and what to do, for dead letters as for stages. Nothing in it is changed, and who
-// accepts it says so.
+// start-up that says what, where and what to do. Nothing in it is changed, and who accepts it says so.
 func TestFlawsOfExistingTopics(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	room := strconv.Itoa(kafkaMaxMessageBytes + letterRoom)
-	sound := map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete", "max.message.bytes": room}
-	refused, logged := &testkit.Log{}, &testkit.Log{}
-	strict, lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: refused}}), c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}, AllowLossyTopics: true})
-	for setting, row := range map[string]struct{ value, want string }{
-		"retention.ms":      {"604800000", "retention.ms=604800000; set it to -1"},
-		"retention.bytes":   {"1000000", "retention.bytes=1000000; set it to -1"},
-		"cleanup.policy":    {"compact", "cleanup.policy=compact; set it to delete"},
-		"max.message.bytes": {"1048588", "max.message.bytes=1048588; set it to " + room},
-		"":                  {},
-	} {
-		entries := maps.Clone(sound)
-		if setting != "" {
-			entries[setting] = row.value
-		}
-		for _, topic := range []string{c.topic + setting + ".dlq", c.topic + setting + ".billing.retry.5s"} {
-			c.create(topic, 1, entries)
-			before, err := describeTopic(c.admin, topic)
-			testkit.NoError(t, err)
-			err = strict.InitializeTopicsFor(c.topic, topic)
-			if setting == "" && err != nil || setting != "" && (err == nil || !strings.Contains(err.Error(), strconv.Quote(topic)) ||
-				!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "PublisherConfig.AllowLossyTopics")) {
-				t.Errorf("%q: %v", setting, err)
-			}
-			if lines := refused.Errors(); len(lines) > 0 {
-				t.Errorf("%q: logged %v", setting, lines)
-			}
-			told := len(logged.Errors())
-			if err := lax.InitializeTopicsFor(c.topic, topic); err != nil || !strings.Contains(fmt.Sprint(logged.Errors()[told:]), row.want) {
-				t.Errorf("%q accepted: %v, logged %v", setting, err, logged.Errors()[told:])
-			}
-			testkit.Returns(t, before)(describeTopic(c.admin, topic))
-		}
+	dlq, room := c.topic+".dlq", strconv.Itoa(kafkaMaxMessageBytes+letterRoom)
+	c.create(dlq, 1, map[string]string{
+		"retention.ms": "604800000", "retention.bytes": "1000000", "cleanup.policy": "compact", "max.message.bytes": "1048588"})
+	before := testkit.Must(describeTopic(c.admin, dlq))
+	log := &testkit.Log{}
+	err := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: log}}).InitializeTopicsFor(c.topic, dlq)
+	testkit.Check(t, len(log.Errors()) == 0, "logged %v", log.Errors())
+	lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: log}, AllowLossyTopics: true})
+	testkit.NoError(t, lax.InitializeTopicsFor(c.topic, dlq))
+	for _, part := range []string{strconv.Quote(dlq), "retention.ms=604800000; set it to -1", "retention.bytes=1000000; set it to -1",
+		"cleanup.policy=compact; set it to delete", "max.message.bytes=1048588; set it to " + room, "PublisherConfig.AllowLossyTopics"} {
+		testkit.Says(t, err, part)
+		testkit.Says(t, log.Errors()[0].Err, part)
 	}
+	testkit.Returns(t, before)(describeTopic(c.admin, dlq))
 }
 
 // Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing. Any other limit is a
@@ -142,45 +97,41 @@ func TestRetentionWithoutLimit(t *testing.T) {
 		{"92233720368547758070", "1e30", 2},
 	} {
 		s := topicSettings{retentionMs: row.ms, retentionBytes: row.bytes, cleanupPolicy: "delete"}
-		if flaws := s.flaws(topicSettings{}); len(flaws) != row.flaws {
-			t.Errorf("%s ms, %s bytes: %q", row.ms, row.bytes, flaws)
-		}
+		testkit.Equal(t, row.ms+" ms, "+row.bytes+" bytes: flaws", len(s.flaws(topicSettings{})), row.flaws)
 	}
 }
 
-// Features D5, D16: a source whose largest letter no request has room for is an error at start-up: the broker would cut
-// the connection each time.
-func TestLetterLargerThanRequest(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	large := c.topic + "-large"
-	c.create(large, 1, map[string]string{"max.message.bytes": strconv.Itoa(100 << 20)})
-	err := c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).InitializeTopicsFor(large, large+".dlq")
-	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "socket.request.max.bytes=104857600") ||
-		!strings.Contains(err.Error(), "lower the topic's max.message.bytes by 81920") {
-		t.Error(err)
-	}
-	msg := message.NewMessage("1", bytes.Repeat([]byte("x"), 101<<20))
-	testkit.Is(t, c.publisher(PublisherConfig{Sarama: sends(200 << 20)}).Publish(c.topic, msg), classify.ErrTooLarge)
-}
-
-// Feature D5: a publisher that would itself refuse letters of the source's largest messages says so at start-up, and a
-// topic that cannot be created is an error that says what to do.
+// Features D5, D16, promise P7: letters that the publisher or a request has no room for are an error at start-up, as the
+// broker would cut the connection each time. So is a topic that cannot be created, or whose name Kafka does not allow.
+// The error says what to do.
 func TestInitializeTopicsErrors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	large := c.topic + "-large"
+	large, huge := c.topic+"-large", c.topic+"-huge"
 	c.create(large, 1, map[string]string{"max.message.bytes": "5000000"})
-	err := c.publisher(PublisherConfig{}).InitializeTopicsFor(large, large+".dlq")
-	if err == nil || !strings.Contains(err.Error(), large) || !strings.Contains(err.Error(), "set it to 5065536") {
-		t.Error(err)
+	c.create(huge, 1, map[string]string{"max.message.bytes": strconv.Itoa(100 << 20)})
+	pub, big := c.publisher(PublisherConfig{}), c.publisher(PublisherConfig{Sarama: sends(200 << 20)})
+	missing := pub.initializeTopic(c.admin, c.topic, c.topic+".dlq", topicSettings{partitions: 1, replicas: 30})
+	testkit.Is(t, missing, sarama.ErrInvalidReplicationFactor)
+	spaced, long := "orders.bill ing.retry.5s", strings.Repeat("x", 250)
+	const name = " cannot be the name of a topic, which has 1 to 249 letters"
+	for _, row := range []struct {
+		err  error
+		says []string
+	}{
+		{pub.InitializeTopicsFor(large, large+".dlq"), []string{large, "set it to 5065536"}},
+		{big.InitializeTopicsFor(huge, huge+".dlq"), []string{huge, "socket.request.max.bytes=104857600",
+			"lower the topic's max.message.bytes by 81920"}},
+		{missing, []string{c.topic + ".dlq", "retention.ms=-1"}},
+		{pub.InitializeTopicsFor(c.topic, spaced), []string{strconv.Quote(spaced) + name}},
+		{pub.InitializeTopics(long), []string{strconv.Quote(long) + name}},
+	} {
+		for _, says := range row.says {
+			testkit.Says(t, row.err, says)
+		}
 	}
-	err = c.publisher(PublisherConfig{}).initializeTopic(c.admin, c.topic, c.topic+".dlq", topicSettings{partitions: 1, replicas: 30})
-	if err == nil || !strings.Contains(err.Error(), c.topic+".dlq") || !strings.Contains(err.Error(), "retention.ms=-1") || !errors.Is(err, sarama.ErrInvalidReplicationFactor) {
-		t.Error(err)
-	}
-	testkit.Says(t, c.publisher(PublisherConfig{}).InitializeTopics("not a topic's name"), "not a topic's name")
-	testkit.NoError(t, c.publisher(PublisherConfig{}).InitializeTopics())
+	testkit.NoError(t, pub.InitializeTopics())
+	testkit.Is(t, big.Publish(c.topic, message.NewMessage("1", make([]byte, 101<<20))), classify.ErrTooLarge) // cannot be encoded
 }
 
 // Feature D5: many instances that start at once create a topic once, and all find it ready.
@@ -193,9 +144,7 @@ func TestInitializeAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := errors.Join(pub.InitializeTopicsFor(c.topic, dlq), pub.Publish(dlq, message.NewMessage("", nil))); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, errors.Join(pub.InitializeTopicsFor(c.topic, dlq), pub.Publish(dlq, message.NewMessage("", nil))), nil)
 		})
 	}
 	all.Wait()
@@ -216,23 +165,16 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	c.deleteLater(made)
 	logged := &testkit.Log{}
 	pub := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
-	if err := pub.InitializeTopicsFor(source, strong); err != nil || len(logged.Errors()) > 0 {
-		t.Errorf("%v, logged %v", err, logged.Errors())
-	}
+	testkit.NoError(t, pub.InitializeTopicsFor(source, strong))
+	testkit.Check(t, len(logged.Errors()) == 0, "logged %v", logged.Errors())
 	testkit.NoError(t, pub.InitializeTopicsFor(source, weak))
 	for _, part := range []string{"event:topic_weak", weak, "min.insync.replicas=1", "set it to 2", "more replicas than 1"} {
-		if !strings.Contains(fmt.Sprint(logged.Errors()), part) {
-			t.Errorf("the log lacks %q: %v", part, logged.Errors())
-		}
+		testkit.Check(t, strings.Contains(fmt.Sprint(logged.Errors()), part), "the log lacks %q: %v", part, logged.Errors())
 	}
 	wanted := topicSettings{replicas: 3, minInSync: 2}
-	if value := wanted.detail().ConfigEntries[minInSyncReplicas]; value == nil || *value != "2" {
-		t.Errorf("a created topic has %s %v", minInSyncReplicas, value)
-	}
+	testkit.Equal(t, minInSyncReplicas, *wanted.detail().ConfigEntries[minInSyncReplicas], "2")
 	testkit.NoError(t, pub.InitializeTopicsFor(source, made))
-	if found, err := describeTopic(c.admin, made); err != nil || found.minInSync != 1 {
-		t.Errorf("a topic of one replica is %+v, %v", found, err)
-	}
+	testkit.Equal(t, "replicas of one", testkit.Must(describeTopic(c.admin, made)).minInSync, 1)
 	for _, topic := range []string{weak, made} {
 		testkit.NoError(t, pub.Publish(topic, message.NewMessage("", nil)))
 	}
@@ -252,17 +194,12 @@ func TestInitializeTopicsAsksAgain(t *testing.T) {
 	time.Sleep(20 * leaderPoll) // if the source comes before the question, the test shows less
 	c.create(source, 6, nil)
 	testkit.NoError(t, <-done)
-	if found, err := describeTopic(c.admin, dlq); err != nil || found.partitions != 6 {
-		t.Errorf("the topic is %+v, %v", found, err)
-	}
+	testkit.Equal(t, "partitions", testkit.Must(describeTopic(c.admin, dlq)).partitions, 6)
 	logged := &testkit.Log{}
 	guessed := c.topic + "-guessed.dlq"
 	c.deleteLater(guessed)
-	if err := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}}).InitializeTopicsFor(c.topic+"-missing", guessed); err != nil {
-		t.Fatal(err)
-	}
-	lines := logged.Lines(watermill.InfoLogLevel, "")
-	if n := len(lines); n != 2 || lines[1].Fields[logging.EventName] != "topic_guessed" || lines[1].Fields["source"] != c.topic+"-missing" {
-		t.Errorf("the log has %v", lines)
-	}
+	pub = c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
+	testkit.NoError(t, pub.InitializeTopicsFor(c.topic+"-missing", guessed))
+	lines := linesOf(logged, watermill.InfoLogLevel, "topic_guessed")
+	testkit.Check(t, len(lines) == 1 && lines[0].Fields["source"] == c.topic+"-missing", "the log has %v", lines)
 }
