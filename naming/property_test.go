@@ -76,7 +76,7 @@ func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 				}
 				owners[name] = owner
 			}
-			for range rapid.IntRange(1, 5).Draw(t, "sources") {
+			for range rapid.IntRange(1, 3).Draw(t, "sources") {
 				source := naming.Source{Topic: texts().Draw(t, "topic"), Handler: texts().Draw(t, "handler"),
 					Delay: rapid.SampledFrom([]time.Duration{0, time.Second, 1500 * time.Millisecond, time.Millisecond + time.Microsecond, 5 * time.Second, time.Hour}).Draw(t, "delay"),
 					Class: rapid.SampledFrom([]classify.Class{classify.ClassInvalid, classify.ClassPermanent, classify.ClassTransient, classify.ClassUnknown}).Draw(t, "class")}

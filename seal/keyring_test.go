@@ -33,9 +33,7 @@ func TestParseKeyring(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                                  "there is no key",
-		"# nothing":                         "there is no key",
 		"orders-1":                          "line 1: want the id of a key",
-		"orders-1 " + one + " x":            "line 1: want the id of a key",
 		"\norders-1 " + one[1:]:             `line 2: the secret of key "orders-1" is no base64`,
 		"orders-1 c2hvcnQ=":                 `line 1: the secret of key "orders-1" has 5 bytes: it must have 32`,
 		"ord\x1bers " + one:                 `line 1: the key id "ord\x1bers" must be 1 to 64 of`,

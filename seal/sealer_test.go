@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/envelope"
@@ -21,18 +22,16 @@ import (
 	"github.com/watermill-spillway/spillway/seal"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 func sealer(t testing.TB, ids ...string) *envelope.Sealer {
 	t.Helper()
-	keys, err := seal.ParseKeyring(testkit.Keyring(ids...))
-	testkit.NoError(t, err)
-	return with(t, keys)
+	return with(t, testkit.Must(seal.ParseKeyring(testkit.Keyring(ids...))))
 }
 
 func with(t testing.TB, keys seal.Keys, clear ...string) *envelope.Sealer {
 	t.Helper()
-	s, err := seal.New(keys, clear...)
-	testkit.NoError(t, err)
-	return s.Inside()
+	return testkit.Must(seal.New(keys, clear...)).Inside()
 }
 
 func equal(a, b envelope.Content) bool {
@@ -86,8 +85,7 @@ func TestSealOpens(t *testing.T) {
 // open, and nothing of it is returned.
 func TestTampered(t *testing.T) {
 	s := sealer(t, "k1", "k2", "k3", "kq", "j1", "i1", "o1", "c1", "K1", "s1", "k0", "k5", "k9")
-	sealed, err := s.Seal(t.Context(), letter, content)
-	testkit.NoError(t, err)
+	sealed := testkit.Must(s.Seal(t.Context(), letter, content))
 	check := func(what string, bad []byte) {
 		t.Helper()
 		c, err := s.Open(t.Context(), letter, bad)
@@ -112,23 +110,18 @@ func TestTampered(t *testing.T) {
 // Feature D14: the error names the key, and says what is wrong with it.
 func TestKeysWrong(t *testing.T) {
 	s := sealer(t, "orders-1")
-	sealed, err := s.Seal(t.Context(), letter, content)
-	testkit.NoError(t, err)
-	lost := sealer(t, "orders-2")
-	wrong, err := seal.ParseKeyring("orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("x")))
-	testkit.NoError(t, err)
-	mistaken := with(t, wrong)
-	away := with(t, failing{err: errors.New("dial kms: refused")})
-	panics := with(t, failing{panics: true})
-	short := with(t, failing{})
+	sealed := testkit.Must(s.Seal(t.Context(), letter, content))
+	wrong := testkit.Must(seal.ParseKeyring("orders-1 " + base64.StdEncoding.EncodeToString(testkit.Secret("x"))))
 	for name, of := range map[string]struct {
 		sealer *envelope.Sealer
 		want   error
 	}{
-		"lost":  {lost, seal.ErrUnknownKey},
-		"wrong": {mistaken, seal.ErrDamaged},
-		"none":  {nil, seal.ErrNoKeys},
-		"away":  {away, seal.ErrUnavailable}, "panics": {panics, seal.ErrUnavailable}, "short": {short, seal.ErrUnavailable},
+		"lost":   {sealer(t, "orders-2"), seal.ErrUnknownKey},
+		"wrong":  {with(t, wrong), seal.ErrDamaged},
+		"none":   {nil, seal.ErrNoKeys},
+		"away":   {with(t, failing{err: errors.New("dial kms: refused")}), seal.ErrUnavailable},
+		"panics": {with(t, failing{panics: true}), seal.ErrUnavailable},
+		"short":  {with(t, failing{}), seal.ErrUnavailable},
 	} {
 		_, err := of.sealer.Open(t.Context(), letter, sealed)
 		var named *envelope.Error

@@ -97,11 +97,9 @@ func TestProbe(t *testing.T) {
 		"decorated":               {pub: unsure{auto()}},
 		"embedded by its pointer": {pub: embedded{auto()}},
 		"hidden":                  {pub: hidden{auto()}, notice: true},
-		"does not look":           {pub: &looking{}, notice: true},
 		"core NATS":               {pub: core, notice: true},
 		"unknown":                 {pub: unsure{}, notice: true},
 		"in memory":               {pub: memory},
-		"decorated, in memory":    {pub: unsure{memory}},
 		"makes":                   {pub: makes{unsure{}}},
 	} {
 		var own *looking

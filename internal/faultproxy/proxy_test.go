@@ -19,10 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start returns a proxy in front of a server that says back what it reads.
 func start(t *testing.T) *faultproxy.Proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -36,10 +33,7 @@ func start(t *testing.T) *faultproxy.Proxy {
 			})
 		}
 	})
-	p, err := faultproxy.New(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Must(faultproxy.New(listener.Addr().String()))
 	t.Cleanup(func() {
 		p.Close()
 		_ = listener.Close()
@@ -50,10 +44,7 @@ func start(t *testing.T) *faultproxy.Proxy {
 
 func dial(t *testing.T, p *faultproxy.Proxy) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := testkit.Must(net.Dial("tcp", p.Addr()))
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(testkit.Patience))
 	return conn
@@ -71,9 +62,7 @@ func echo(conn net.Conn, word string) error {
 func works(t *testing.T, p *faultproxy.Proxy) net.Conn {
 	t.Helper()
 	conn := dial(t, p)
-	if err := echo(conn, "hello"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, echo(conn, "hello"))
 	return conn
 }
 
@@ -122,31 +111,6 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A peer that stops reading blocks who writes much.
-func TestStallBlocks(t *testing.T) {
-	p := start(t)
-	conn := works(t, p)
-	p.Stall()
-	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	if _, err := conn.Write(make([]byte, 64<<20)); err == nil {
-		t.Error("all is written")
-	}
-}
-
-func TestSlow(t *testing.T) {
-	p := start(t)
-	conn := works(t, p)
-	p.Slow(100*time.Millisecond, 10*time.Millisecond)
-	begun := time.Now()
-	if err := echo(conn, "slow"); err != nil || time.Since(begun) < 90*time.Millisecond {
-		t.Errorf("%v after %s", err, time.Since(begun))
-	}
-	p.Heal()
-	if err := echo(conn, "fast"); err != nil {
-		t.Error("a slow connection has lost nothing, and is closed: ", err)
-	}
-}
-
 func TestWatch(t *testing.T) {
 	verdict := func(on string, v faultproxy.Verdict) func([]byte) faultproxy.Verdict {
 		return func(data []byte) faultproxy.Verdict {
@@ -173,33 +137,4 @@ func TestWatch(t *testing.T) {
 		t.Error("what was held came")
 	}
 	works(t, p)
-}
-
-// All that was said before the end arrives.
-func TestEnd(t *testing.T) {
-	p := start(t)
-	conn := dial(t, p)
-	sent := bytes.Repeat([]byte("0123456789"), 100_000)
-	go func() {
-		_, _ = conn.Write(sent)
-		_ = conn.(*net.TCPConn).CloseWrite()
-	}()
-	got := make([]byte, len(sent))
-	if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(got, sent) {
-		t.Error(err)
-	}
-}
-
-func TestNoServer(t *testing.T) {
-	p, err := faultproxy.New("127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if conn, err := net.Dial("tcp", p.Addr()); err == nil {
-		if err := echo(conn, "hello"); err == nil {
-			t.Error("a server that is not there answers")
-		}
-		_ = conn.Close()
-	}
 }
