@@ -3,6 +3,7 @@ package batcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,15 @@ func (w *writer) lanes() int {
 	return w.running + len(w.waiting)
 }
 
+// wrote checks what is written together and alone, when all has come to rest.
+func (w *writer) wrote(t *testing.T, together, alone string) {
+	t.Helper()
+	testkit.Equal(t, "lanes", w.lanes(), 0)
+	testkit.Equal(t, "together", fmt.Sprint(w.batches), together)
+	slices.Sort(w.alone)
+	testkit.Equal(t, "alone", fmt.Sprint(w.alone), alone)
+}
+
 func none(t *testing.T, errs []error) {
 	t.Helper()
 	testkit.Is(t, errors.Join(errs...), nil)
@@ -96,14 +106,10 @@ func TestBatcher_together(t *testing.T) {
 		wait := w.puts(t.Context(), 1, 1, 2, 3, 4, 5, 6) // the first goes at once, the others wait for it
 		close(w.release)
 		none(t, wait())
-		// The last is alone behind a full batch.
-		if !slices.EqualFunc(w.batches, [][]int{{2, 3, 4}, {5, 6}}, slices.Equal) || !slices.Equal(w.alone, []int{1}) || time.Since(begun) != 0 {
-			t.Errorf("%v together, %v alone, after %s", w.batches, w.alone, time.Since(begun))
-		}
+		testkit.Equal(t, "it takes", time.Since(begun), 0)
+		w.wrote(t, "[[2 3 4] [5 6]]", "[1]") // the last is alone behind a full batch
 		none(t, w.puts(t.Context(), 1, 7)())
-		if n := w.lanes(); n != 0 || !slices.Equal(w.alone, []int{1, 7}) {
-			t.Errorf("%d lanes run, %v alone", n, w.alone)
-		}
+		w.wrote(t, "[[2 3 4] [5 6]]", "[1 7]")
 	})
 }
 
@@ -118,10 +124,7 @@ func TestBatcher_bytes(t *testing.T) {
 		for _, wait := range waits {
 			none(t, wait())
 		}
-		slices.Sort(w.alone)
-		if !slices.EqualFunc(w.batches, [][]int{{2, 3, 4, 5}}, slices.Equal) || !slices.Equal(w.alone, []int{1, 6, 7}) {
-			t.Errorf("%v together, %v alone", w.batches, w.alone)
-		}
+		w.wrote(t, "[[2 3 4 5]]", "[1 6 7]")
 	})
 }
 
@@ -139,9 +142,7 @@ func TestBatcher_batchFails(t *testing.T) {
 				wait := w.puts(t.Context(), 1, 1, 2, 3, 4)
 				close(w.release)
 				none(t, wait())
-				slices.Sort(w.alone)
-				testkit.Check(t, len(w.batches) == 1 && slices.Equal(w.alone, []int{1, 2, 3, 4}) && w.lanes() == 0,
-					"%v together, %v alone, %d lanes run", w.batches, w.alone, w.lanes())
+				w.wrote(t, "[[2 3 4]]", "[1 2 3 4]")
 			})
 		})
 	}
@@ -159,12 +160,9 @@ func TestBatcher_panicAlone(t *testing.T) {
 		synctest.Wait()
 		wait := w.puts(t.Context(), 1, 2, 3)
 		close(w.release)
-		if got := <-panicked; got != "a driver" {
-			t.Error(got)
-		}
+		testkit.Equal(t, "panic", <-panicked, any("a driver"))
 		none(t, wait())
-		testkit.Check(t, slices.EqualFunc(w.batches, [][]int{{2, 3}}, slices.Equal) && w.lanes() == 0,
-			"%v together, %d lanes run", w.batches, w.lanes())
+		w.wrote(t, "[[2 3]]", "[]")
 	})
 }
 
@@ -193,9 +191,8 @@ func TestBatcher_contextEnds(t *testing.T) {
 		want(waits[2])
 		w.release <- struct{}{}
 		none(t, waits[3]())
-		if !slices.EqualFunc(w.batches, [][]int{{3, 4, 5}}, slices.Equal) || w.ended != nil {
-			t.Errorf("%v together, %v", w.batches, w.ended)
-		}
+		w.wrote(t, "[[3 4 5]]", "[]")
+		testkit.Is(t, w.ended, nil)
 
 		first, stopFirst = context.WithCancel(t.Context())
 		all, stopAll := context.WithCancel(t.Context())
@@ -206,8 +203,8 @@ func TestBatcher_contextEnds(t *testing.T) {
 		stopAll()
 		want(waits[1])
 		synctest.Wait()
-		testkit.Check(t, errors.Is(w.ended, context.Canceled) && w.lanes() == 0,
-			"a batch without callers ended with %v, %d lanes run", w.ended, w.lanes())
+		testkit.Is(t, w.ended, context.Canceled)
+		testkit.Equal(t, "lanes", w.lanes(), 0)
 	})
 }
 
@@ -219,9 +216,8 @@ func TestBatcher_hangs(t *testing.T) {
 		first := w.puts(hangs, 1, 1)
 		begun := time.Now()
 		var took time.Duration
-		if err := w.Do(t.Context(), 2, 1, func() error { took = time.Since(begun); return nil }); err != nil || took != patience {
-			t.Errorf("%v after %s", err, took)
-		}
+		testkit.NoError(t, w.Do(t.Context(), 2, 1, func() error { took = time.Since(begun); return nil }))
+		testkit.Equal(t, "it waits", took, patience)
 		var late atomic.Int64
 		var all sync.WaitGroup
 		for n := range 2 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -22,7 +21,6 @@ import (
 
 func TestMain(m *testing.M) {
 	child.Main(order.relay)
-	_ = flag.Set("rapid.checks", "40")      // on each database
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // of connections that tests cut
 	goleak.VerifyTestMain(m)
 }

@@ -89,7 +89,8 @@ func TestDeadEntries(t *testing.T) {
 	}
 	here := testkit.Must(s.here(t.Context()))
 	dear, cheap := s.buffers(t, front), s.buffers(t, here)
-	testkit.Check(t, dear >= 100 && cheap*10 <= dear, "a look reads %d pages from the start, %d from behind the dead rows", dear, cheap)
+	testkit.Check(t, dear >= 100 && cheap*10 <= dear,
+		"a look reads %d pages from the start, %d from behind the dead rows", dear, cheap)
 }
 
 var pages = regexp.MustCompile(`Buffers: shared (?:hit=(\d+))? ?(?:read=(\d+))?`)

@@ -69,7 +69,8 @@ func TestPlan(t *testing.T) {
 		if d.Name != "postgres" { // where a tenth will do
 			series = strings.Replace(series, "d f)", "(SELECT 0 AS n) f)", 1)
 		}
-		testkit.NoError(t, testkit.Err(s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, size, due_at, ready_at, id, metadata, payload) `+series+
+		testkit.NoError(t, testkit.Err(s.db.DB().Exec(`INSERT INTO spillway_delayed
+			(service, topic, size, due_at, ready_at, id, metadata, payload) `+series+
 			` SELECT `+shopService[d.Name]+`, 'topic', 10, `+at+`, `+at+`, 'id', '\x01', 'payload' FROM series`)))
 		if d.Name != "mariadb" {
 			testkit.Must(s.db.DB().Exec(`ANALYZE`))

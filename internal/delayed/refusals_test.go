@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -118,13 +117,6 @@ func TestDamaged(t *testing.T) {
 	})
 }
 
-type errorCounter struct {
-	watermill.NopLogger
-	n atomic.Int64
-}
-
-func (c *errorCounter) Error(string, error, watermill.LogFields) { c.n.Add(1) }
-
 // A database that fails is asked again, and what was published is deleted before anything else is taken.
 func TestDatabaseFails(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
@@ -138,47 +130,22 @@ func TestDatabaseFails(t *testing.T) {
 			})
 		}
 		var once sync.Once
-		logger := &errorCounter{}
+		var before atomic.Int64
+		logger := &testkit.Log{}
 		out := &outbox{before: func(string, []*message.Message) error {
 			once.Do(func() {
 				hide("spillway_delayed", "hidden")
-				logger.n.Store(0) // of renewals while the statement took its time
+				before.Store(int64(len(logger.Errors()))) // of renewals while the statement took its time
 			})
 			return nil
 		}}
 		start(t, newStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
-		eventually(t, "the failure is logged", func() bool { return logger.n.Load() > 0 })
+		eventually(t, "the failure is logged", func() bool { return len(logger.Errors()) > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
-		n := logger.n.Load()
+		n := int64(len(logger.Errors())) - before.Load()
 		testkit.Check(t, n <= 5, "%d errors are logged", n)
 		hide("hidden", "spillway_delayed")
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		wantOnce(t, out.ids(), 10)
 	})
-}
-
-// Rows that others hold for longer are asked for with patience, and no longer than Poll.
-func TestContended(t *testing.T) {
-	for _, d := range databases.All[1:] {
-		t.Run(d.Name, func(t *testing.T) {
-			t.Parallel()
-			s := newStore(t, d, d.Create(t))
-			put(t, s, "orders", newMessage("1"), 0)
-			tx := testkit.Must(s.db.DB().Begin())
-			testkit.Must(tx.Exec(`SELECT * FROM spillway_delayed FOR UPDATE`))
-			out := &outbox{}
-			config := &RelayConfig{Batch: 10, Poll: time.Second, Lease: time.Second, Shared: settings.Shared{Logger: watermill.NopLogger{}}}
-			w := &worker{from: source{config, s, out}, topics: topics{}}
-			before := firstContended
-			for range 12 {
-				d := w.round(t.Context())
-				testkit.Check(t, d >= before/2 && d <= time.Second, "it waits for %s after %s", d, before)
-				before = d
-			}
-			testkit.NoError(t, tx.Rollback())
-			if d := w.round(t.Context()); d != time.Second || len(out.all()) != 1 || w.misses != 0 {
-				t.Errorf("%s, %d published", d, len(out.all()))
-			}
-		})
-	}
 }

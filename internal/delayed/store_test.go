@@ -198,7 +198,8 @@ func TestWaiting(t *testing.T) {
 		for i := range maxWaiting + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
-		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed (service, topic, id, metadata, size, due_at, ready_at) VALUES ` +
+		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed
+			(service, topic, id, metadata, size, due_at, ready_at) VALUES ` +
 			strings.Join(rows, ",")))
 		found := whatWaits(t, s)
 		testkit.Check(t, len(found) == maxWaiting && found[0] == `"a" 2`, "%d topics, first %s", len(found), found[0])

@@ -11,20 +11,13 @@ import (
 type silent struct{}
 
 func (silent) Connect(context.Context) (driver.Conn, error) { return silent{}, nil }
-
-func (silent) Driver() driver.Driver { return nil }
-
-func (silent) Prepare(string) (driver.Stmt, error) { return nil, driver.ErrSkip }
-
-func (silent) Close() error { return nil }
-
-func (silent) Begin() (driver.Tx, error) { return silent{}, nil }
-
-func (silent) Commit() error { return nil }
-
-func (silent) Rollback() error { return nil }
-
-func (silent) CheckNamedValue(*driver.NamedValue) error { return nil }
+func (silent) Driver() driver.Driver                        { return nil }
+func (silent) Prepare(string) (driver.Stmt, error)          { return nil, driver.ErrSkip }
+func (silent) Close() error                                 { return nil }
+func (silent) Begin() (driver.Tx, error)                    { return silent{}, nil }
+func (silent) Commit() error                                { return nil }
+func (silent) Rollback() error                              { return nil }
+func (silent) CheckNamedValue(*driver.NamedValue) error     { return nil }
 
 func (silent) ExecContext(context.Context, string, []driver.NamedValue) (driver.Result, error) {
 	return driver.RowsAffected(1), nil
@@ -43,8 +36,7 @@ type fake struct {
 var errBad = errors.New("bad")
 
 func (f *fake) Connect(context.Context) (driver.Conn, error) { return f, nil }
-
-func (f *fake) Close() error { f.closed = true; return nil }
+func (f *fake) Close() error                                 { f.closed = true; return nil }
 
 func (f *fake) say(what string) error {
 	f.said = append(f.said, what)
@@ -86,8 +78,7 @@ type fakeStmt struct {
 	query string
 }
 
-func (s *fakeStmt) Close() error { return s.f.say("close " + s.query) }
-
+func (s *fakeStmt) Close() error  { return s.f.say("close " + s.query) }
 func (s *fakeStmt) NumInput() int { return -1 }
 
 func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) {
@@ -102,8 +93,7 @@ type fakeRows struct {
 }
 
 func (*fakeRows) Columns() []string { return []string{"n"} }
-
-func (*fakeRows) Close() error { return nil }
+func (*fakeRows) Close() error      { return nil }
 
 func (r *fakeRows) Next(to []driver.Value) error {
 	if r.n++; r.n > 2 {

@@ -57,30 +57,18 @@ func TestTransaction(t *testing.T) {
 	f := &fake{}
 	s, o, conn, db := begin(t, f)
 	tx := s.Tx()
-	must := func(_ sql.Result, err error) {
-		t.Helper()
-		testkit.Is(t, err, nil)
-	}
-	must(tx.Exec("plain"))
-	must(tx.Exec("prepared", 1))
+	testkit.Must(tx.Exec("plain"))
+	testkit.Must(tx.Exec("prepared", 1))
 	stmt := testkit.Must(tx.Prepare("kept"))
-	must(stmt.Exec())
+	testkit.Must(stmt.Exec())
 	var n int
-	if err := tx.QueryRow("query").Scan(&n); err != nil || n != 1 {
-		t.Error(n, err)
-	}
-	if err := tx.QueryRow("query prepared", 1).Scan(&n); err != nil || n != 1 {
-		t.Error(n, err)
-	}
-	if _, err := tx.Exec("refused"); err != errRefused {
-		t.Error(err)
-	}
-	if _, err := tx.Exec("bad"); err != errBad {
-		t.Error(err)
-	}
-	if err := tx.Commit(); err != errCommitted {
-		t.Error(err)
-	}
+	testkit.NoError(t, tx.QueryRow("query").Scan(&n))
+	testkit.Equal(t, "n", n, 1)
+	testkit.NoError(t, tx.QueryRow("query prepared", 1).Scan(&n))
+	testkit.Equal(t, "n", n, 1)
+	testkit.Is(t, testkit.Err(tx.Exec("refused")), errRefused)
+	testkit.Is(t, testkit.Err(tx.Exec("bad")), errBad)
+	testkit.Is(t, tx.Commit(), errCommitted)
 	if left := s.Stop(); !left.Ended || left.Reading {
 		t.Errorf("%+v", left)
 	}

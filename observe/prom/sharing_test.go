@@ -110,27 +110,6 @@ func TestInstancesShareOneAnswer(t *testing.T) {
 	})
 }
 
-// Feature O1: turns are an interval apart, by the database's clock, however many instances are scraped how often. All
-// learn what is new.
-func TestInstancesTakeTurns(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		const interval = 200 * time.Millisecond
-		began := time.Now()
-		all := instances(t, d, address, 5, prom.Config{Interval: interval, Timeout: time.Minute})
-		for n := range 3 {
-			all[n].letter(t, fmt.Sprint(n), fmt.Sprint("reason ", n))
-			for _, one := range all {
-				testkit.Eventually(t, "each instance knows each letter", func() bool {
-					return value(t, one.scrape(t), "spillway_letters_causes") == float64(n+1)
-				})
-			}
-		}
-		if n, most := asks(all), int(time.Since(began)/interval)+1; n > most || n < 2 {
-			t.Errorf("the database was asked %d times in %s, and at most %d times were allowed", n, time.Since(began), most)
-		}
-	})
-}
-
 // Feature O1: an instance whose turn fails, or that dies in it, does not keep the others from asking in the next turn.
 // Until then, all have the old answer.
 func TestInstanceDiesInItsTurn(t *testing.T) {

@@ -120,7 +120,8 @@ func (b *bench) aside(id string) string {
 // each reads a table beside the code under test.
 func (b *bench) each(topic string, do func(*message.Message)) {
 	b.Helper()
-	rows, err := b.db.Query(`SELECT uuid, payload, metadata FROM ` + b.table(topic) + b.sql(` ORDER BY "offset"`, " ORDER BY `offset`"))
+	rows, err := b.db.Query(`SELECT uuid, payload, metadata FROM ` + b.table(topic) +
+		b.sql(` ORDER BY "offset"`, " ORDER BY `offset`"))
 	if err != nil && (strings.Contains(err.Error(), "42P01") || strings.Contains(err.Error(), "1146")) {
 		return // the table is not there yet
 	}
@@ -165,7 +166,8 @@ func (b *bench) account(published []string, aside ...string) {
 		if slices.Contains(aside, id) {
 			want = `effects "", 0 outputs, 1 letters`
 		}
-		testkit.Equal(b, id, fmt.Sprintf("effects %q, %d outputs, %d letters", steps, outputs[id], len(letters[id])), want)
+		testkit.Equal(b, id, fmt.Sprintf("effects %q, %d outputs, %d letters", steps, outputs[id], len(letters[id])),
+			want)
 		delete(effects, id)
 		delete(outputs, id)
 		delete(letters, id)

@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // A handler whose writes, outputs, dead letters and acknowledgements commit together.
@@ -61,6 +60,9 @@ func Example() {
 		}
 		return []*message.Message{message.NewMessage("", msg.Payload)}, nil
 	})
+	if behind, err := sub.Backlog(context.Background(), "orders"); err == nil {
+		fmt.Println(behind, "orders wait")
+	}
 	if err := router.Run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
@@ -79,28 +81,4 @@ func ExamplePublisher_Publish() {
 	_ = func(msg *message.Message) error {
 		return pub.Publish("invoices", message.NewMessageWithContext(msg.Context(), "", msg.Payload))
 	}
-}
-
-// A dead-letter table is brought back, once, as far as it reaches now.
-func ExampleSubscriber_Backlog() {
-	db, err := sql.Open("pgx", "postgres://localhost/shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	pub, err := wmsql.NewPublisher(context.Background(), db, wmsql.PublisherConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	sub, err := wmsql.NewSubscriber(context.Background(), db, wmsql.SubscriberConfig{ConsumerGroup: "redrive"})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer sub.Close()
-	report, err := redrive.DrainTopic(context.Background(), sub, pub, redrive.DrainTopicConfig{
-		Rules:   redrive.Rules{Allow: []string{"orders"}},
-		Park:    pub,
-		Topic:   "orders.dlq",
-		Backlog: sub.Backlog,
-	})
-	fmt.Println(report, err)
 }

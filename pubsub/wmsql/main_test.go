@@ -41,7 +41,11 @@ func inTurn(t *testing.T, test func(t *testing.T, b *bench)) {
 	}
 }
 
-func on(t *testing.T, d databases.Database) *bench { return newBench(t, d, d.Create(t)) }
+// on lets a test run on one kind of database, beside others.
+func on(t *testing.T, d databases.Database) *bench {
+	t.Parallel()
+	return newBench(t, d, d.Create(t))
+}
 
 // bench is a database with a topic, a topic for outputs, and a table of effects.
 type bench struct {

@@ -91,7 +91,8 @@ func TestHandOversAreNoMoves(t *testing.T) {
 	for i := range 10 {
 		msg := <-out
 		b.until("the others wait for the position", func() bool {
-			const waits = `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`
+			const waits = `SELECT count(*) FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0`
 			return b.ask(waits, b.topic) == len(subs)-1
 		})
 		b.publish(fmt.Sprint(i + 1)) // newer than the snapshots of those that wait

@@ -66,7 +66,8 @@ func (b *bench) held() bool {
 	defer func() { _ = tx.Rollback() }()
 	query := `SELECT consumer_group FROM ` + b.offsetsTable() + ` WHERE consumer_group = '' FOR UPDATE NOWAIT`
 	err := tx.QueryRow(query).Scan(new(string))
-	testkit.Require(b, err == nil || strings.Contains(err.Error(), "could not obtain lock") || strings.Contains(err.Error(), "1205"),
+	testkit.Require(b, err == nil || strings.Contains(err.Error(), "could not obtain lock") ||
+		strings.Contains(err.Error(), "1205"),
 		"%v", err)
 	return err != nil
 }

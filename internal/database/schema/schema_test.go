@@ -31,7 +31,8 @@ func TestPending(t *testing.T) {
 		for _, step := range steps {
 			got += step.File
 		}
-		testkit.Check(t, err == nil && got == c.want || err != nil && c.want != "" && strings.Contains(err.Error(), c.want),
+		testkit.Check(t, err == nil && got == c.want || err != nil && c.want != "" &&
+			strings.Contains(err.Error(), c.want),
 			"columns %q, recorded %q: %q, %v, want %q", c.columns, c.recorded, got, err, c.want)
 	}
 }
