@@ -50,9 +50,7 @@ func TestEdit(t *testing.T) {
 	history, err := b.store.History(t.Context(), 1)
 	testkit.Check(t, err == nil && len(history) >= 3 && history[2].Kind == letters.EventEdited &&
 		history[2].By == "ann" && strings.Contains(history[2].Detail, "Ann"), "%+v %v", history, err)
-	if l, err := b.store.Get(t.Context(), 1); err != nil || string(l.Original.Payload) != payload {
-		t.Errorf("the letter was changed: %q %v", l.Original.Payload, err)
-	}
+	testkit.Equal(t, "the stored letter", string(testkit.Must(b.store.Get(t.Context(), 1)).Original.Payload), payload)
 	// sent again, it leads to the same campaign; another form says that the letter has changed: it is redriven once
 	again := b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7")).goes(t, "campaigns/")
 	b.post("/letters/1/edit", with(form, "do", "start", "reason", "INC-7", "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, "redriven, by", "&lt;Ann&gt;")

@@ -102,18 +102,17 @@ func TestDownload(t *testing.T) {
 		p.Header.Get("X-Content-Type-Options") == "nosniff" &&
 		p.Header.Get("Content-Disposition") == `attachment; filename="letter-1.bin"`, "%q with %v", p.body, p.Header)
 	b.get("/letters/2/payload", as(Operate)).want(t, http.StatusForbidden)
-	b.post("/letters/2/payload", url.Values{"reason": {"INC-7"}}, as(Look)).want(t, http.StatusForbidden)
+	b.post("/letters/2/payload", reason, as(Look)).want(t, http.StatusForbidden)
 	b.post("/letters/2/payload", url.Values{}, as(Operate)).want(t, http.StatusBadRequest)
-	p = b.post("/letters/2/payload", url.Values{"reason": {"INC-7"}}, as(Operate))
+	p = b.post("/letters/2/payload", reason, as(Operate))
 	if p.want(t, http.StatusOK); p.body != secret {
 		t.Errorf("%q", p.body)
 	}
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
 	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7" &&
 		events[0].Seq == 2, "%+v, %v", events, err)
-	if p := b.post("/letters/3/payload", url.Values{"reason": {"INC-7"}}); p.body != string(noise) {
-		t.Errorf("%d bytes come back of %d", len(p.body), len(noise))
-	}
+	p = b.post("/letters/3/payload", reason)
+	testkit.Check(t, p.body == string(noise), "%d bytes come back of %d", len(p.body), len(noise))
 	b.get("/letters/4").want(t, http.StatusOK, "The payload is empty.")
 	b.get("/letters/4/payload").want(t, http.StatusOK)
 }
@@ -154,8 +153,7 @@ func TestLetterSealed(t *testing.T) {
 	sealer, _ := fixture.Sealer(t, "2026-a")
 	sealing := func(config settings.Shared) *letters.Store {
 		config.Service = "shop"
-		s := testkit.Must(letters.NewStore(t.Context(), db, config))
-		return s
+		return testkit.Must(letters.NewStore(t.Context(), db, config))
 	}
 	open := sealing(settings.Shared{Seal: sealer})
 	fixture.Publish(t, open, "orders.dlq", fixture.Letter("id-1", `{"order":4242}`))

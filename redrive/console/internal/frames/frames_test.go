@@ -36,9 +36,7 @@ func TestFold(t *testing.T) {
 		for _, g := range frames.Fold(text) {
 			shape = append(shape, fmt.Sprint(g.Own, len(g.Frames)))
 		}
-		if got := strings.Join(shape, ", "); got != "false 1, true 2, false 2, true 1" {
-			t.Errorf("%s: %s", name, got)
-		}
+		testkit.Equal(t, name, strings.Join(shape, ", "), "false 1, true 2, false 2, true 1")
 	}
 	f := frames.Fold(stack)[1].Frames[1]
 	testkit.Check(t, f.Call == "example.com/shop/billing.Handle(0xc000010000)" &&
