@@ -10,9 +10,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -20,37 +26,21 @@ import (
 func TestEveryDatabase(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		s := shopOn(t, d, address, incident()...)
-		if got := s.pipe("doctor"); got.code != 0 || !strings.Contains(got.out, "this role can look and act") || strings.Contains(got.out, "spillway:spillway") {
-			t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-		}
+		doctor := s.pipe("doctor")
+		doctor.wants(t, 0, "this role can look and act")
+		testkit.Check(t, !strings.Contains(doctor.out, "spillway:spillway"), "the doctor shows a password: %s", doctor.out)
 		golden(t, "causes.pipe", s.pipe("causes").out)
-		if got := s.pipe("show", "late"); got.code != 0 || !strings.Contains(got.out, "90071992547409931.10") {
-			t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-		}
-		if got, want := s.pipe("list", "--newest", "--limit", "2"), reversed(s.pipe("list").out); !strings.HasPrefix(want, got.out) || strings.Count(got.out, "\n") != 2 {
-			t.Errorf("the newest: %s %s, want the first two of %s", got.out, got.err, want)
-		}
+		s.pipe("show", "late").wants(t, 0, "90071992547409931.10")
+		lines := strings.SplitAfter(s.pipe("list").out, "\n") // the last one is empty
+		testkit.Equal(t, "the newest", s.pipe("list", "--newest", "--limit", "2").out, lines[4]+lines[3])
 		cause, _, _ := strings.Cut(s.pipe("causes").out, "\t")
-		if got := s.pipe("discard", "--cause", cause[:8], "--reason", "test tenant", "--yes"); got.code != 0 || got.out != "discarded 3 letters\n" {
-			t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-		}
+		s.pipe("discard", "--cause", cause[:8], "--reason", "test tenant", "--yes").wants(t, 0, "discarded 3 letters\n")
 		record := s.pipe("audit", "--kind", "discarded", "--who", "ann")
 		testkit.Check(t, strings.Count(record.out, "\n") == 3 && strings.Count(record.out, "test tenant") == 3,
 			"the record: %s %s", record.out, record.err)
-		if got := s.pipe("audit", "1"); !strings.Contains(got.out, "stored") || !strings.Contains(got.out, "discarded") {
-			t.Errorf("the life of letter 1: %s %s", got.out, got.err)
-		}
-		if got := s.pipe("list", "--status", "discarded"); strings.Count(got.out, "\n") != 3 {
-			t.Errorf("discarded: %s %s", got.out, got.err)
-		}
+		s.pipe("audit", "1").wants(t, 0, "stored", "discarded")
+		testkit.Equal(t, "discarded", strings.Count(s.pipe("list", "--status", "discarded").out, "\n"), 3)
 	})
-}
-
-// reversed are the lines of a text from the last to the first.
-func reversed(text string) string {
-	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n")+"\n", "\n")
-	slices.Reverse(lines)
-	return strings.Join(lines, "")
 }
 
 // Feature V10: what export wrote, import stores byte for byte, in another kind of database too, and once.
@@ -62,19 +52,12 @@ func TestExportImport(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		to := shopOn(t, d, address)
 		for _, args := range [][]string{{"import", "-", "--yes"}, {"import", "-", "--yes", "--json"}} {
-			if got := to.input(lines.out, args...); got.code != 0 {
-				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-			}
+			to.input(lines.out, args...).wants(t, 0)
 		}
-		if got := identities(t, to.store); !slices.Equal(got, want) {
-			t.Errorf("imported\n%q\nwant\n%q", got, want)
-		}
-		if got := to.input(lines.out+"{}\n", "import", "-", "--yes"); got.code != 2 || !strings.Contains(got.err, "line 6") {
-			t.Errorf("a broken file: exit %d: %s", got.code, got.err)
-		}
-		if got := to.input(lines.out, "import", "-"); got.code != 4 || !strings.Contains(got.err, "import 5 letters into shop?") {
-			t.Errorf("without --yes: exit %d: %s", got.code, got.err)
-		}
+		got := identities(t, to.store)
+		testkit.Check(t, slices.Equal(got, want), "imported\n%q\nwant\n%q", got, want)
+		to.input(lines.out+"{}\n", "import", "-", "--yes").wants(t, 2, "line 6")
+		to.input(lines.out, "import", "-").wants(t, 4, "import 5 letters into shop?")
 	})
 }
 
@@ -106,22 +89,11 @@ func TestReadOnlyRoleOnPostgres(t *testing.T) {
 	})
 	address.User = url.UserPassword(role, "unknown")
 	s.env = append(s.env, "SPILLWAY_DB="+address.String())
-	readOnly(t, s)
-}
-
-func readOnly(t *testing.T, s *shop) {
-	t.Helper()
 	for _, args := range [][]string{{"causes"}, {"list"}, {"show", "1"}, {"export"}, {"audit"}} {
-		if got := s.pipe(args...); got.code != 0 {
-			t.Errorf("%v: exit %d: %s", args, got.code, got.err)
-		}
+		s.pipe(args...).wants(t, 0)
 	}
-	if got := s.pipe("discard", "--all", "--reason", "why", "--yes"); got.code != 1 || !strings.Contains(got.err, "may not") {
-		t.Errorf("discard: exit %d: %s", got.code, got.err)
-	}
-	if got := s.pipe("doctor"); got.code != 5 || !strings.Contains(got.out, "can look, and change nothing") {
-		t.Errorf("doctor: exit %d: %s %s", got.code, got.out, got.err)
-	}
+	s.pipe("discard", "--all", "--reason", "why", "--yes").wants(t, 1, "may not")
+	s.pipe("doctor").wants(t, 5, "can look, and change nothing")
 	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
@@ -131,31 +103,24 @@ func TestLookingMakesNothing(t *testing.T) {
 	file := t.TempDir() + "/empty.db"
 	testkit.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, command := range []string{"causes", "list", "doctor"} {
-		if got := s.pipe(command, "--db", "sqlite://"+file); got.code == 0 || !strings.Contains(got.err+got.out, "spillway_schema") {
-			t.Errorf("%s: exit %d: %s", command, got.code, got.err)
-		}
-		if got := s.pipe(command, "--db", "sqlite://"+file+".no"); got.code == 0 {
-			t.Errorf("%s: a file that is not there", command)
-		}
+		got := s.pipe(command, "--db", "sqlite://"+file)
+		testkit.Check(t, got.code != 0 && strings.Contains(got.err+got.out, "spillway_schema"), "%s: %+v", command, got)
+		missing := s.pipe(command, "--db", "sqlite://"+file+".no")
+		testkit.Check(t, missing.code != 0, "%s: a file that is not there: %+v", command, missing)
 	}
-	if info, err := os.Stat(file); err != nil || info.Size() != 0 {
-		t.Errorf("the empty file: %v, %v", info, err)
-	}
-	if _, err := os.Stat(file + ".no"); !os.IsNotExist(err) {
-		t.Errorf("the missing file: %v", err)
-	}
+	testkit.Equal(t, "the size of the empty file", testkit.Must(os.Stat(file)).Size(), 0)
+	_, err := os.Stat(file + ".no")
+	testkit.Check(t, os.IsNotExist(err), "the missing file: %v", err)
 }
 
 // Payloads go through the program of --redact, and are not shown if it fails.
 func TestRedact(t *testing.T) {
 	s := newShop(t, incident()...)
-	if got := s.pipe("show", "4", "--redact", "sed s/4111/XXXX/"); !strings.Contains(got.out, "XXXX") || strings.Contains(got.out, "4111") {
-		t.Errorf("%s %s", got.out, got.err)
-	}
-	for _, more := range [][]string{{"--redact", "exit 3"}, {"--no-payload"}, {"--redact", "exit 3", "--json"}, {"--no-payload", "--json"}} {
-		if got := s.pipe(append([]string{"show", "4"}, more...)...); got.code != 0 || strings.Contains(got.out, "4111") {
-			t.Errorf("%v: exit %d: %s", more, got.code, got.out)
-		}
+	s.pipe("show", "4", "--redact", "sed s/4111/XXXX/").wants(t, 0, "XXXX")
+	for _, more := range [][]string{{"--redact", "sed s/4111/XXXX/"}, {"--redact", "exit 3"}, {"--no-payload"},
+		{"--redact", "exit 3", "--json"}, {"--no-payload", "--json"}} {
+		got := s.pipe(append([]string{"show", "4"}, more...)...)
+		testkit.Check(t, got.code == 0 && !strings.Contains(got.out, "4111"), "%v: %+v", more, got)
 	}
 }
 
@@ -165,34 +130,22 @@ func TestConfigFile(t *testing.T) {
 	file := t.TempDir() + "/redrive.conf"
 	testkit.NoError(t, os.WriteFile(file, []byte("# of the shop\ndb = "+s.url+"\nservice=shop\n"), 0o600))
 	s.env = []string{"SPILLWAY_CONFIG=" + file}
-	if got := s.pipe("list"); got.code != 0 || strings.Count(got.out, "\n") != 5 {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
-	if got := s.pipe("list", "--service", "other"); got.code != 3 {
-		t.Errorf("a flag is weaker than the file: exit %d", got.code)
-	}
+	s.pipe("list").wants(t, 0, "id-0")
+	s.pipe("list", "--service", "other").wants(t, 3) // a flag is stronger
 	testkit.NoError(t, os.WriteFile(file, []byte("database = x\n"), 0o600))
-	if got := s.pipe("list"); got.code != 2 || !strings.Contains(got.err, "line 1") {
-		t.Errorf("exit %d: %s", got.code, got.err)
-	}
+	s.pipe("list").wants(t, 2, "line 1")
 }
 
 // Manual pages and completions are there for those who package the command.
 func TestManualAndCompletion(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()
-	if got := s.pipe("man", folder); got.code != 0 {
-		t.Fatal(got.err)
-	}
+	s.pipe("man", folder).wants(t, 0)
 	page, err := os.ReadFile(folder + "/redrive-show.1")
 	testkit.Check(t, err == nil && strings.Contains(string(page), "redrive show 1042"), "%s, %v", page, err)
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if got := s.pipe("completion", shell); got.code != 0 || len(got.out) < 1000 {
-			t.Errorf("%s: exit %d", shell, got.code)
-		}
+		s.pipe("completion", shell).wants(t, 0, "redrive")
 	}
-	if got := s.pipe("__complete", "list", "--status", ""); !strings.Contains(got.out, "quarantined") {
-		t.Errorf("completion of --status: %s", got.out)
-	}
+	s.pipe("__complete", "list", "--status", "").wants(t, 0, "quarantined")
 }
 
 // Ctrl-C ends a command with its own exit code.
@@ -204,4 +157,127 @@ func TestInterrupt(t *testing.T) {
 	cmd.Stderr = &errs
 	code := s.code(cmd.Run())
 	testkit.Check(t, code == 130, "exit %d: %s", code, errs.String())
+}
+
+// Features D14, V9 and V10: purge deletes what is done with, by its flags or by rules, of which the first that matches
+// decides. A dry run says how many letters each deletes, and the record stays.
+func TestPurge(t *testing.T) {
+	s := newShop(t, incident()...)
+	s.pipe("discard", "--all", "--reason", "a test", "--yes")
+	old := []string{"purge", "--status", "discarded", "--older-than", "0s"}
+	rules := []string{"purge", "--rule", "class=transient keep", "--rule", "status=discarded reason=no_such_customer older-than=1d", "--rule", "status=discarded older-than=99999h"}
+	rule := func(rule string) []string { return []string{"purge", "--dry-run", "--rule", rule} }
+	s.steps([]step{
+		{2, "--status", []string{"purge", "--older-than", "0s", "--reason", "retention"}},
+		{2, "--older-than", []string{"purge", "--status", "discarded", "--reason", "retention"}},
+		{2, "--reason", old},
+		{2, "--reason is empty", rules},
+		{2, "both given", append(rules, "--status", "discarded", "--reason", "r")},
+		{0, "would delete 5 letters", append(old, "--dry-run")},
+		{0, `"chosen":5,"purged":0,"left":0,"dry_run":true`, append(old, "--dry-run", "--json")},
+		{0, "would delete 3 letters: status=discarded reason=no_such_customer older-than=1d", append(rules, "--dry-run")},
+		{0, `"purged":3,"dry_run":true`, append(rules, "--dry-run", "--json")},
+		{0, "would delete 5 letters: status=discarded older-than=0d", rule("status=discarded older-than=0d")},
+		{2, "older-than=-1s", rule("status=discarded older-than=-1s")},
+		{2, "unknown status", rule("status=old older-than=1d")},
+		{2, "the words are", rule("age=1d")},
+		{2, "class=worse", rule("class=worse older-than=1d")},
+		{2, "older-than=x", rule("status=discarded older-than=x")},
+		{2, "want a word", rule("status")},
+		{2, "--rule is empty", rule(" ")},
+		{4, "delete 3 letters of shop for good?", append(rules, "--reason", "policy")},
+		{0, "deleted 3 letters: status=discarded reason=no_such_customer", append(rules, "--reason", "policy", "--yes")},
+		{3, "no letter is past", append(rules, "--reason", "policy", "--yes")},
+		{0, "purged", []string{"audit", "--id", "id-0"}},
+		{4, "delete 2 letters of shop for good?", append(old, "--reason", "retention")},
+		{0, "deleted 2 letters", append(old, "--reason", "retention", "--yes")},
+	})
+}
+
+// Features V9 and V10: a lease whose holder is gone is seen, and broken on record.
+func TestUnlease(t *testing.T) { bothWays(t, incident(), testUnlease) }
+
+func testUnlease(t *testing.T, s *shop) {
+	seq := fmt.Sprint(claim(t, s.store, letters.Filter{Handlers: []string{"shipping"}}).Letters[0].Seq)
+	s.steps([]step{
+		{0, "leased by", []string{"list", "--leased"}},
+		{0, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}},
+		{3, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}}, // it has no lease
+		{0, "lease_broken\t" + seq, []string{"audit", seq}},
+		{0, "scrapped", []string{"audit", seq}},
+	})
+}
+
+// claim leases the first letter that f chooses for an hour.
+func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[letters.Letter] {
+	t.Helper()
+	seqs := testkit.Must(store.Inside().Free(t.Context(), f, 1))
+	c, err := store.Inside().Claim(t.Context(), f, seqs, time.Hour)
+	testkit.Require(t, err == nil && len(c.Letters) == 1, "%v %v", c, err)
+	return c
+}
+
+// Feature V9, V10, promise P6: letters that were given up are not redriven, and the command says so wherever they are
+// asked for. Putting back is a command, and then they are redriven.
+func TestDiscard(t *testing.T) {
+	s := newShop(t, letter("id-0", "{}"), letter("id-1", "{}"), letter("id-2", "{}"), letter("id-3", "{}"))
+	const back = "redrive restore"
+	s.steps([]step{
+		{0, "discarded 2 letters", []string{"discard", "1", "id-1", "--reason", "a test", "--yes"}},
+		{3, "redrive show 1", []string{"discard", "1", "--reason", "again", "--yes"}},
+		{2, "give one", []string{"discard", "3", "--topic", "orders", "--reason", "both", "--yes"}},
+		{2, back, []string{"redrive", "--status", "discarded", "--dry-run"}},
+		{2, "no message any more", []string{"redrive", "--status", "erased", "--reason", "x", "--yes"}},
+		{0, "would leave out 2 letters: they are discarded; restore them first", []string{"redrive", "--status", "all", "--dry-run"}},
+		{3, "would leave out 1 letter: they are discarded; restore them first", []string{"redrive", "1", "--status", "all", "--dry-run"}},
+		{3, back, []string{"redrive", "1", "2", "--reason", "x", "--yes"}},
+		{2, "--reason is empty", []string{"restore", "1"}},
+		{2, "--all", []string{"restore", "--reason", "a mistake"}},
+		{3, "redrive show 3", []string{"restore", "3", "--reason", "it waits", "--yes"}},
+		{0, "restored 1 letter", []string{"restore", "1", "--reason", "a mistake", "--yes"}},
+		{0, `{"chosen":1,"restored":1,"left":0}`, []string{"restore", "--all", "--reason", "a mistake", "--yes", "--json"}},
+		{0, "a mistake", []string{"audit", "1"}},
+		{0, "would redrive 4 letters", []string{"redrive", "--all", "--dry-run"}},
+	})
+	got := s.pipe("causes", "--topic", "none")
+	testkit.Check(t, !strings.Contains(got.err, "--status all") && strings.Contains(got.err, "--status"),
+		"causes suggests a state that no redrive takes: %s", got.err)
+}
+
+const erased = "ann.smith@example.com"
+
+// Features D14 and V10: a person's data are erased from the command line, after a dry run and a question that names the
+// numbers. The value is not on record, and what was erased is not exported.
+func TestEraseCommand(t *testing.T) {
+	bothWays(t, append(incident(), letter("ann", `{"email":"`+erased+`"}`, func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", erased)
+		l.Failure.Description = "no mailbox " + erased
+	})), testErase)
+}
+
+func testErase(t *testing.T, s *shop) {
+	delayed := testkit.Must(delay.NewStore(t.Context(), s.db, "shop"))
+	waits := message.NewMessage("waits", nil)
+	waits.Metadata.Set("customer", erased)
+	testkit.NoError(t, delayed.Inside().Put(t.Context(), "orders", waits, time.Hour))
+	whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}
+	s.steps([]step{
+		{2, "nothing is chosen", []string{"erase", "--reason", "r"}},
+		{2, "both given", []string{"erase", "--reason", "r", "--id", "1", "--metadata", "a=b"}},
+		{2, "key=value", []string{"erase", "--reason", "r", "--metadata", "a="}},
+		{2, "--reason is empty", []string{"erase", "--id", "1"}},
+		{2, "--receiver-keys", []string{"erase", "--id", "1", "--reason", "r", "--receiver-keys", "hash"}},
+		{2, "Act.Reason has a value", []string{"erase", "--metadata", "customer=" + erased, "--reason", "for " + erased, "--yes"}},
+		{0, "would erase 1 letter, 1 message that wait, 0 keys", append(whom, "--dry-run")},
+		{4, "erase 1 letter, 1 message that wait, 0 keys, 0 texts of campaigns of shop for good?", whom},
+		{0, "erased 1 letter, 1 message that wait", append(whom, "--yes")},
+		{0, `"letters":0`, append(whom, "--yes", "--json")},
+	})
+	all := s.pipe("list", "--status", "all").out + s.pipe("audit").out + s.pipe("causes", "--status", "all").out + s.pipe("show", "ann").out
+	testkit.Check(t, !strings.Contains(all, erased) && strings.Contains(all, "erased") &&
+		strings.Contains(all, "request 17") && strings.Contains(all, "sha256:"), "the commands say\n%s", all)
+	got := s.pipe("export", "--status", "all")
+	testkit.Check(t, s.api || strings.Count(got.out, "\n") == 5 && !strings.Contains(got.out, "no mailbox"),
+		"exported\n%s", got.out)
+	s.steps([]step{{3, "", []string{"redrive", "--id", "ann", "--dry-run"}}})
 }

@@ -62,15 +62,11 @@ func TestDrain(t *testing.T) {
 					t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
 				}
 			}
-			if got := s.pipe(append(args, "--dry-run", "--json")...); got.code != 0 || !strings.Contains(got.out, `"messages":4,"letters":3`) {
-				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-			}
+			s.pipe(append(args, "--dry-run", "--json")...).wants(t, 0, `"messages":4,"letters":3`)
 			if got := s.pipe(args...); got.code != 4 || !strings.Contains(got.err, "redrive 4 messages of "+dead) {
 				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
 			}
-			if got := s.pipe(append(args, "--yes", "--max", "2")...); got.code != 0 || !strings.Contains(got.out, "redriven 2, parked 0") {
-				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-			}
+			s.pipe(append(args, "--yes", "--max", "2")...).wants(t, 0, "redriven 2, parked 0")
 			if got := s.pipe(append(args, "--yes")...); got.code != 5 || !strings.Contains(got.out, "redriven 1, ") {
 				t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
 			}
@@ -104,9 +100,7 @@ func TestDrain_killed(t *testing.T) {
 	s.subscribe(broker, "watcher", live, 1)
 	testkit.NoError(t, killed.Process.Signal(syscall.SIGKILL))
 	_ = killed.Wait()
-	if got := s.pipe(append(args, "--idle", "1ms")...); got.code != 5 || !strings.Contains(got.err, "run it again") {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
+	s.pipe(append(args, "--idle", "1ms")...).wants(t, 5, "run it again")
 	if got := s.pipe(args...); got.code != 0 || strings.Contains(got.out, "redriven 0") {
 		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
 	}
@@ -173,9 +167,7 @@ func TestWork(t *testing.T) {
 	s.env = append(s.env, "SPILLWAY_BROKER=sql")
 	broker := s.broker("sql", "orders")
 	s.subscribe(broker, "reader", "orders", 0)
-	if got := s.pipe("redrive", "--all", "--rate", "30", "--reason", "INC-7", "--yes", "--detach"); got.code != 0 {
-		t.Fatalf("exit %d: %s", got.code, got.err)
-	}
+	s.pipe("redrive", "--all", "--rate", "30", "--reason", "INC-7", "--yes", "--detach").wants(t, 0)
 	killed := exec.Command(binary, "work", "--allow", "orders", "--lease", "1s")
 	killed.Env = s.env
 	testkit.NoError(t, killed.Start())
@@ -190,12 +182,8 @@ func TestWork(t *testing.T) {
 	if n := redriven(); n == 60 {
 		t.Fatal("it was killed too late")
 	}
-	if got := s.pipe("work", "--allow", "orders", "--once"); got.code != 0 {
-		t.Fatalf("exit %d: %s", got.code, got.err)
-	}
-	if n := redriven(); n != 60 {
-		t.Errorf("%d redriven", n)
-	}
+	s.pipe("work", "--allow", "orders", "--once").wants(t, 0)
+	testkit.Equal(t, "redriven", redriven(), 60)
 	all := s.subscribe(broker, "reader", "orders", everything)
 	if ids := slices.Compact(slices.Sorted(slices.Values(all))); len(ids) != 60 || len(all) > 61 { // the one in flight may come twice
 		t.Errorf("%d messages came back, of %d letters", len(all), len(ids))

@@ -75,8 +75,7 @@ func (s *shop) works(to *target) {
 
 func (s *shop) campaigns() *campaigns.Campaigns {
 	s.t.Helper()
-	all := testkit.Must(campaigns.New(s.t.Context(), s.store, campaigns.Config{Allow: []string{"orders"}}))
-	return all
+	return testkit.Must(campaigns.New(s.t.Context(), s.store, campaigns.Config{Allow: []string{"orders"}}))
 }
 
 // Feature V10: a dry run says what would be done, to people, pipes and programs, and does nothing.
@@ -106,16 +105,12 @@ func testDiff(t *testing.T, s *shop) {
 	args := []string{"diff", "4", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none"}
 	golden(t, "diff.pipe", s.pipe(args...).out)
 	golden(t, "diff.80", s.terminal(80, "", args...).out)
-	if got := s.pipe("diff", "5", "--edit", `{"card":null}`); got.code != 5 || !strings.Contains(got.out, "refused") || !strings.Contains(got.err, "does not fit 1 letter") {
-		t.Errorf("an edit of bytes: %s %s", got.out, got.err)
-	}
+	s.pipe("diff", "5", "--edit", `{"card":null}`).wants(t, 5, "refused", "does not fit 1 letter")
 	if got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat"); strings.Contains(got.out, "4111") {
 		t.Errorf("a payload that is redacted: %s", got.out)
 	}
 	for _, edit := range []string{"{", "7", "[1]", "@/nowhere"} {
-		if got := s.pipe("diff", "4", "--edit", edit); got.code != 2 {
-			t.Errorf("--edit %s: exit %d: %s %s", edit, got.code, got.out, got.err)
-		}
+		s.pipe("diff", "4", "--edit", edit).wants(t, 2)
 	}
 }
 
@@ -145,9 +140,7 @@ func testCampaign(t *testing.T, s *shop) {
 	listed := s.pipe("campaigns")
 	id, _, _ := strings.Cut(listed.out, "\t")
 	testkit.Check(t, strings.Contains(s.pipe("campaigns", id[:10]).out, "finished"), "%s %s", listed.out, listed.err)
-	if got := s.pipe("redrive", "--handler", "billing", "--reason", "again", "--yes"); got.code != 3 {
-		t.Errorf("nothing is left: exit %d: %s %s", got.code, got.out, got.err)
-	}
+	s.pipe("redrive", "--handler", "billing", "--reason", "again", "--yes").wants(t, 3)
 }
 
 // Feature V10: a campaign is paused, slowed, resumed and cancelled by the first characters of its id, with a reason.

@@ -72,8 +72,7 @@ func TestConsole(t *testing.T) {
 	if status, body := p.send(http.MethodGet, "letters/1", nil); status != http.StatusOK || !strings.Contains(body, "4711") || strings.Contains(body, "hunter2") {
 		t.Errorf("status %d: %s", status, body)
 	}
-	got := s.pipe("list", "--url", p.url)
-	testkit.Check(t, got.code == 0 && strings.Contains(got.out, "id-1"), "the command over it: %+v", got)
+	s.pipe("list", "--url", p.url).wants(t, 0, "id-1")
 	for _, header := range [][]string{{"Host", "evil.example"}, {"X-Forwarded-For", "10.0.0.7"}} {
 		if status, _ := p.send(http.MethodGet, "", nil, header...); status != http.StatusForbidden {
 			t.Errorf("%v: status %d", header, status)

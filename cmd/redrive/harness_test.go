@@ -104,8 +104,7 @@ func (s *shop) open(context.Context) (*sql.DB, error) { return s.db, nil }
 
 func storeOn(t *testing.T, db *sql.DB) *letters.Store {
 	t.Helper()
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
-	return store
+	return testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
 }
 
 var failedAt = time.Date(2020, 2, 29, 12, 0, 0, 123456000, time.UTC)
@@ -149,6 +148,15 @@ func incident() []*message.Message {
 type result struct {
 	out, err string
 	code     int
+}
+
+// wants fails the test unless a run had the exit code and said the texts.
+func (r result) wants(t testing.TB, code int, texts ...string) {
+	t.Helper()
+	for _, text := range append(texts, "") {
+		testkit.Check(t, r.code == code && strings.Contains(r.out+r.err, text),
+			"exit %d, want %d and %q: %s %s", r.code, code, text, r.out, r.err)
+	}
 }
 
 // pipe runs the command with its output in a pipe.

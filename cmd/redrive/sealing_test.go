@@ -29,8 +29,7 @@ func keyFile(t *testing.T, ids ...string) string {
 func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 	t.Helper()
 	ring := testkit.Must(seal.ReadKeyring(keyFile(t, ids...)))
-	s := testkit.Must(seal.New(ring, "tenant"))
-	return s
+	return testkit.Must(seal.New(ring, "tenant"))
 }
 
 // sealedLetter is a letter that a service sealed.
@@ -120,9 +119,7 @@ func TestSealed_moved(t *testing.T) {
 		strings.Count(opened.out, hidden) == 6, "exit %d: %s %s", opened.code, opened.out, opened.err)
 	for name, lines := range map[string]string{"sealed": sealed.out, "opened": opened.out} {
 		to := newShop(t)
-		if got := to.input(lines, "import", "-", "--yes", "--keys", keys, "--clear", "tenant"); got.code != 0 {
-			t.Fatalf("%s: exit %d: %s", name, got.code, got.err)
-		}
+		to.input(lines, "import", "-", "--yes", "--keys", keys, "--clear", "tenant").wants(t, 0)
 		for _, id := range []string{"one", "two", "clear"} {
 			l := to.letterOf(id)
 			got, err := l.Open(t.Context(), sealerOf(t, "b", "a"))

@@ -35,13 +35,9 @@ func TestText(t *testing.T) {
 		"z" + strings.Repeat("\u0301", 4): "z\u0301\u0301" + `\u0301\u0301`,
 		"\u2028\u2029\x00\x7f":            `\u2028\u2029\x00\x7f`,
 	} {
-		if got := screen.Text(in); got != want {
-			t.Errorf("Text(%q) is %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, "", screen.Text(in), want)
 	}
-	if got := screen.Block("a\tb\r\nc\x1b\rd"); got != "a\tb\nc\\x1b\\rd" {
-		t.Errorf("Block keeps %q", got)
-	}
+	testkit.Equal(t, "", screen.Block("a\tb\r\nc\x1b\rd"), "a\tb\nc\\x1b\\rd")
 }
 
 func anyText() *rapid.Generator[string] {
