@@ -185,9 +185,7 @@ func TestCloseWaits(t *testing.T) {
 		<-begun
 		b.place(cause(2))
 		b.Stop()
-		if n := len(in.of(notify.NewCause, notify.StatusNew)); n != 2 {
-			t.Errorf("%d notices of 2", n)
-		}
+		testkit.Equal(t, "notices", len(in.of(notify.NewCause, notify.StatusNew)), 2)
 	})
 }
 

@@ -323,9 +323,7 @@ func TestOneClaims(t *testing.T) {
 		}
 		group.Wait()
 		for i := range told {
-			if n := told[i].Load(); n != 1 {
-				t.Errorf("cause %d was told %d times", i, n)
-			}
+			testkit.Equal(t, "times a cause was told", told[i].Load(), 1)
 		}
 		var total int64
 		if err := d.Open(t, address).QueryRow(`SELECT SUM(total) FROM spillway_notices WHERE kind = 'event'`).Scan(&total); err != nil || total != instances*rounds {
