@@ -38,32 +38,6 @@ func TestPlan(t *testing.T) {
 	for _, sort := range []string{kill, deploy, freeze, cut, silence, database, broker, nack} {
 		testkit.Check(t, happens[sort] != 0, "nothing of the sort %q happens: %v", sort, happens)
 	}
-	together := map[int]int{} // groups of neighbours by their size
-	size := 0
-	for _, id := range one.ids {
-		if kindOf(id).name == neighbour {
-			size++
-			continue
-		}
-		if size > 0 {
-			together[size]++
-		}
-		size = 0
-	}
-	testkit.Check(t, reflect.DeepEqual(together, map[int]int{2: 1, 3: 1}),
-		"groups of neighbours by their size: %v", together)
-	dimmed, _ := newPlan(7, 20_000, 0, "rabbitmq", true)
-	last, dark := 0, 0
-	for _, f := range dimmed.faults {
-		testkit.Check(t, f.at >= last, "%s is planned behind a later one", f)
-		last = f.at
-		if f.what == "dark" {
-			dark++
-		}
-	}
-	testkit.Check(t, reflect.DeepEqual(dimmed.ids, one.ids) && dark >= len(one.faults)/3 &&
-		len(dimmed.faults) == len(one.faults)+dark,
-		"outages of the downstream change more than faults, of which %d are theirs", dark)
 	for _, wrong := range [][2]int{{1, 0}, {1 << 30, 0}, {300, -1}, {300, 200}} {
 		_, err := newPlan(1, wrong[0], wrong[1], "postgres", false)
 		testkit.Check(t, err != nil, "%d messages with %d faults are planned", wrong[0], wrong[1])

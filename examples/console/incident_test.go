@@ -72,9 +72,7 @@ func serveDemo(t *testing.T, every time.Duration) (*service, *sql.DB, string) {
 	handler := testkit.Must(s.pages())
 	stop := testkit.Must(s.start(t.Context()))
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, stop())
 	})
 	t.Cleanup(s.receive(t.Context(), every))
 	server := httptest.NewServer(handler)

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"context"
-	"database/sql/driver"
-	"errors"
 	"io"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -23,30 +18,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Hurry divides times and limits in seconds, and nothing else.
 func TestHurry(t *testing.T) {
-	const rules = `
-      - record: spillway:limit:oldest_letter_seconds
-        expr: vector(14400)
-      - record: spillway:limit:stage_late_seconds
-        expr: vector(60)
-      - record: spillway:limit:letters_per_15m
-        expr: vector(600)
-        expr: increase(x[15m]) / 96 unless last_over_time(x[1h] offset 30m)
-        for: 0s
-        keep_firing_for: 5m
-          description: >- in 15 minutes, for 5m`
-	const want = `
-      - record: spillway:limit:oldest_letter_seconds
-        expr: vector(15)
-      - record: spillway:limit:stage_late_seconds
-        expr: vector(1)
-      - record: spillway:limit:letters_per_15m
-        expr: vector(600)
-        expr: increase(x[15000ms]) / 96 unless last_over_time(x[60000ms] offset 30000ms)
-        for: 0ms
-        keep_firing_for: 5000ms
-          description: >- in 15 minutes, for 5m`
-	got := Hurry(rules)
-	testkit.Check(t, got == want, "got %s", got)
+	for rule, want := range map[string]string{
+		"record: spillway:limit:oldest_letter_seconds\n  expr: vector(14400)": "record: spillway:limit:oldest_letter_seconds\n  expr: vector(15)",
+		"record: spillway:limit:letters_per_15m\n  expr: vector(600)":         "record: spillway:limit:letters_per_15m\n  expr: vector(600)",
+		"increase(x[15m]) / 96 unless last_over_time(x[1h] offset 30m)":       "increase(x[15000ms]) / 96 unless last_over_time(x[60000ms] offset 30000ms)",
+		"for: 0s\nkeep_firing_for: 5m\ndescription: >- in 15 minutes, for 5m": "for: 0ms\nkeep_firing_for: 5000ms\ndescription: >- in 15 minutes, for 5m",
+	} {
+		testkit.Equal(t, rule, Hurry(rule), want)
+	}
 }
 
 // Every alert of the rules has a fault in the story, and every rule and panel a query.
@@ -73,48 +52,6 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The watch knows what fires, and what cleared.
-func TestWatch(t *testing.T) {
-	w := newWatch(io.Discard, nil)
-	alert := func(name string) firing {
-		return firing{Labels: map[string]string{"alertname": name}, Annotations: map[string]string{"summary": "it is so"}}
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("the time is over"))
-	w.note([]firing{alert("a"), alert("b"), alert("b")}, nil)
-	testkit.NoError(t, w.fire(t.Context(), "a", "b"))
-	if err := w.fire(ctx, "a", "c"); err == nil || !strings.Contains(err.Error(), "[c]") {
-		t.Errorf("c did not fire: %v", err)
-	}
-	w.note(nil, errors.New("no answer")) // says nothing about alerts
-	if err := w.clear(ctx); err == nil || !strings.Contains(err.Error(), "[a b]") || !strings.Contains(err.Error(), "no answer") {
-		t.Errorf("a and b fire: %v", err)
-	}
-	w.note([]firing{alert("b")}, nil)
-	testkit.Check(t, w.cleared["a"] && !w.cleared["b"], "cleared are %v", w.cleared)
-	w.forget("a", "b")
-	testkit.Check(t, !w.fired["a"] && w.fired["b"], "fired are %v", w.fired)
-}
-
-// The database comes back as it was. What is asked meanwhile is refused, in transactions too.
-func TestGate(t *testing.T) {
-	g, db, err := openGate("file:" + filepath.Join(t.TempDir(), "shop.db"))
-	testkit.NoError(t, err)
-	defer func() { _ = db.Close() }()
-	testkit.Must(db.ExecContext(t.Context(), `CREATE TABLE t (id TEXT)`))
-	tx := testkit.Must(db.BeginTx(t.Context(), nil))
-	g.shut.Store(true)
-	if _, err := tx.ExecContext(t.Context(), `INSERT INTO t VALUES ('a')`); err == nil {
-		t.Error("a transaction goes on")
-	}
-	_ = tx.Rollback()
-	if err := db.PingContext(t.Context()); err == nil || errors.Is(err, driver.ErrBadConn) {
-		t.Errorf("a ping says %v, want a refused connection", err)
-	}
-	g.shut.Store(false)
-	testkit.Must(db.ExecContext(t.Context(), `INSERT INTO t VALUES ('b')`))
-}
-
 // The shop runs: each topic is handled, and a page has the metrics of its instance until it is away.
 func TestShop(t *testing.T) {
 	s := testkit.Must(openShop(t.Context(), t.TempDir()))
@@ -129,21 +66,6 @@ func TestShop(t *testing.T) {
 	})
 	s.two.page.away.Store(true)
 	testkit.Check(t, !scrape(t, s.two.page.address, "spillway_ok"), "a page that is away answers")
-}
-
-// What runs together ends with the first error, and what runs beside a call ends with the call.
-func TestTogether(t *testing.T) {
-	forever := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	wrong := errors.New("wrong")
-	if err := together(t.Context(), forever, func(context.Context) error { return wrong }); !errors.Is(err, wrong) {
-		t.Error(err)
-	}
-	testkit.NoError(t, beside(t.Context(), func(context.Context) error { return nil }, forever))
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, wrong)
-	defer cancel()
-	if err := beside(ctx, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, forever); !errors.Is(err, wrong) {
-		t.Error(err)
-	}
 }
 
 // scrape reports whether a page has a text. A page that is away has none.

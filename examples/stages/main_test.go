@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -138,20 +137,6 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// The same seed draws the same deliveries.
-func TestDraw(t *testing.T) {
-	ids := func(args ...string) (all string) {
-		plan := short(t, args...)
-		testkit.NoError(t, plan.Ready())
-		for _, msg := range plan.deliveries {
-			all += msg.UUID + " "
-		}
-		return all
-	}
-	one, same, other := ids(), ids(), ids("-seed", "2")
-	testkit.Check(t, one == same && one != other, "the seed does not decide")
-}
-
 // The chart fits a terminal of 80 columns, whatever the numbers.
 func TestChart(t *testing.T) {
 	plan := &Plan{Setting: crash.Setting{}, Rate: 100, Stages: []time.Duration{time.Second, 10 * time.Second}}
@@ -165,12 +150,4 @@ func TestChart(t *testing.T) {
 		n := len([]rune(line))
 		testkit.Check(t, n <= 79 && !strings.Contains(line, "-1"), "%d columns: %s", n, line)
 	}
-}
-
-// The line is of numbers alone, and ends with what decides.
-func TestResultLine(t *testing.T) {
-	line := Result{Lost: 1}.JSON()
-	testkit.Check(t, strings.HasSuffix(line, `"lost":1,"duplicate_effects":0}`) && !(Result{Lost: 1}).Good() &&
-		!(Result{DuplicateEffects: 1}).Good(), "%v", line)
-	testkit.NoError(t, json.Unmarshal([]byte(line), &map[string]float64{}))
 }

@@ -84,13 +84,9 @@ func TestDeploy(t *testing.T) {
 		return func() {
 			cancel()
 			for _, sub := range subs {
-				if err := sub.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, sub.Close())
 			}
-			if err := waiting.Close(); err != nil {
-				t.Error(err)
-			}
+			testkit.NoError(t, waiting.Close())
 		}
 	}
 	first := instance()
@@ -107,9 +103,7 @@ func TestDeploy(t *testing.T) {
 	running.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			for _, topic := range []string{prefix, names[i%topics]} {
-				if err := pub.Publish(topic, message.NewMessage(rand.Text(), nil)); err != nil {
-					t.Error(err)
-				}
+				testkit.NoError(t, pub.Publish(topic, message.NewMessage(rand.Text(), nil)))
 			}
 		}
 	})

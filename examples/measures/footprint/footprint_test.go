@@ -98,9 +98,7 @@ func run(t *testing.T, s setup, handlers int) footprint.Count {
 		publishers = append(publishers, config.Stages.Publisher)
 	}
 	for _, p := range publishers {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.NoError(t, p.Close())
 	}
 	return count
 }
@@ -154,13 +152,6 @@ func kafka(t *testing.T) setup {
 		subscriber: func(t testing.TB, group string) message.Subscriber {
 			return testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{}))
 		},
-		stages: func(t testing.TB, config *stages.Config) {
-			pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{ProducerPerTopic: true}))
-			config.Publisher = pub
-			config.Subscriber = func(topic, group string) (message.Subscriber, error) {
-				return wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{InFlight: 16})
-			}
-		},
 	}
 }
 
@@ -174,13 +165,6 @@ func rabbit(t *testing.T) setup {
 		},
 		subscriber: func(t testing.TB, group string) message.Subscriber {
 			return testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
-		},
-		stages: func(t testing.TB, config *stages.Config) {
-			pub := testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{}))
-			config.Publisher = pub
-			config.Subscriber = func(string, string) (message.Subscriber, error) {
-				return wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{InFlight: 16})
-			}
 		},
 	}
 }
@@ -234,15 +218,4 @@ func TestRabbitMQ(t *testing.T) {
 	}
 	more := cost(t, s, handlersToCount())
 	testkit.Check(t, more.Sockets <= 2, "%s", more)
-}
-
-// A subscriber for each stage, and a producer for each topic.
-func TestOneEach(t *testing.T) {
-	if !whole {
-		t.Skip("it holds nothing: make footprint runs it")
-	}
-	for _, n := range []int{1, 10} {
-		cost(t, kafka(t), n)
-		cost(t, rabbit(t), n)
-	}
 }

@@ -37,26 +37,12 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
-func TestPrint(t *testing.T) {
-	var out strings.Builder
-	err := harness.Print(&out, "name", harness.Figure{"ratio": harness.Hundredths(1.005001), "per_s": harness.Whole(2.5)})
-	testkit.Check(t, err == nil && out.String() == `{"figure":"name","per_s":3,"ratio":1.01}`+"\n",
-		"%q, %v", out.String(), err)
-}
-
+// A line that lacks a figure, or has nothing to say, is not complete.
 func TestComplete(t *testing.T) {
-	const out = `{"figure":"name","per_s":3,"lost":0}` + "\n"
-	err := harness.Complete(out, "figure=name per_s lost?")
-	testkit.Check(t, err == nil, "%v", err)
+	var out strings.Builder
+	testkit.NoError(t, harness.Print(&out, "name", harness.Figure{"per_s": harness.Whole(2.5), "lost": 0}))
+	testkit.NoError(t, harness.Complete(out.String(), "figure=name per_s=3 lost?"))
 	for _, want := range [][]string{{"figure=other"}, {"lost"}, {"none?"}, {}, {"per_s", "per_s"}} {
-		testkit.Check(t, harness.Complete(out, want...) != nil, "%q", want)
+		testkit.Check(t, harness.Complete(out.String(), want...) != nil, "%q", want)
 	}
-}
-
-func TestMessage(t *testing.T) {
-	if msg := harness.Message(); len(msg.Payload) != 1024 || len(msg.Metadata) != 5 {
-		t.Errorf("%d bytes, %d keys", len(msg.Payload), len(msg.Metadata))
-	}
-	n := harness.NumberOf(harness.Numbered(70_000).Payload)
-	testkit.Check(t, n == 70_000, "%v", n)
 }

@@ -24,9 +24,7 @@ func TestFigures(t *testing.T) {
 	if err := (plan{}).run(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "-rounds") {
 		t.Fatal("no round counts:", err)
 	}
-	if err := (plan{rounds: 1, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, (plan{rounds: 1, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out))
 	testkit.NoError(t, harness.Complete(out.String(), "failing_percent payload watermill_per_s spillway_per_s"))
 	out.Reset()
 	testkit.NoError(t, (plan{rounds: 1, payloads: payloads[:1], shares: []share{{0, 200}}, limit: time.Second,
@@ -73,9 +71,7 @@ func TestSpringSource(t *testing.T) {
 	if perSecond, err := perSecondOf("good=10 failures=2 nanos=500000000\n"); err != nil || perSecond != 20 {
 		t.Error(perSecond, err)
 	}
-	if _, err := perSecondOf("no\n"); err == nil {
-		t.Error("an answer that is none is read")
-	}
+	testkit.Check(t, testkit.Err(perSecondOf("no\n")) != nil, "an answer that is none is read")
 	pom := testkit.Must(os.ReadFile("spring/pom.xml"))
 	testkit.Check(t, !strings.Contains(string(pom), "<repositor") && strings.Contains(string(pom), "<version>3.3."),
 		"the pom names a repository, or another Spring Kafka than 3.3")

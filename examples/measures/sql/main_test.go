@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/examples/measures/harness"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -20,28 +21,11 @@ func TestFigures(t *testing.T) {
 	var out strings.Builder
 	p := plan{databases: []string{"postgres", "mariadb"}, backlogs: []int{60}, batches: []int{1, 10}, rounds: 1, messages: 50}
 	testkit.NoError(t, p.run(t.Context(), &out))
-	var measured []string
-	failing := 0
-	for line := range strings.Lines(out.String()) {
-		var figure struct {
-			DB           string
-			Backlog      int
-			Stock        float64 `json:"stock_own_tx_per_s"`
-			Ours         float64 `json:"spillway_one_tx_per_s"`
-			Figure       string
-			Ratio, Batch float64
-			Left         float64 `json:"messages_per_s"`
-		}
-		testkit.NoError(t, json.Unmarshal([]byte(line), &figure))
-		if figure.Figure == "sql_under_failure" && figure.Left > 0 {
-			failing++
-			continue
-		}
-		testkit.Check(t, figure.Figure == "sql_one_tx" && figure.Backlog == 60 && figure.Stock > 0 && figure.Ours > 0 &&
-			figure.Ratio > 0 && figure.Batch != 0, "%s", line)
-		measured = append(measured, figure.DB)
+	var want []string
+	for _, db := range p.databases {
+		one := "figure=sql_one_tx backlog=60 batch stock_own_tx_per_s spillway_one_tx_per_s ratio db=" + db
+		want = append(want, one, one)
+		want = append(want, slices.Repeat([]string{"figure=sql_under_failure messages_per_s db=" + db}, len(percents))...)
 	}
-	testkit.Check(t, failing == 2*len(percents), "%d figures of failing messages", failing)
-	got := strings.Join(measured, " ")
-	testkit.Check(t, got == "postgres postgres mariadb mariadb", "measured %s", got)
+	testkit.NoError(t, harness.Complete(out.String(), want...))
 }
