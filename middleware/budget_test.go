@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -97,59 +96,6 @@ func TestBudget(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			testkit.Check(t, b.of(1, newMessage("1")) == 1, "hour %d: nothing after a TTL", i)
 		}
-	})
-}
-
-// Feature R11: whatever happens, a message is tried again if the floor or the share has room, and only then.
-func TestBudgetModel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
-			share, perSecond := rapid.Float64Range(0.01, 2).Draw(rt, "share"), rapid.IntRange(1, 20).Draw(rt, "per second")
-			b := newTill(t, &middleware.Budget{Share: share, PerSecond: float64(perSecond), TTL: 10 * time.Second})
-			handled, granted := map[int]int{}, map[int]int{} // by second
-			var began time.Time
-			now := func() int {
-				if began.IsZero() {
-					began = time.Now()
-				}
-				return int(time.Since(began) / time.Second)
-			}
-			in := func(of map[int]int, slots int) (n int) {
-				for i := range slots {
-					n += of[now()-i]
-				}
-				return n
-			}
-			const unseen = 63 // messages that were handled, and not counted yet or as of later
-			rt.Repeat(map[string]func(*rapid.T){
-				"wait": func(rt *rapid.T) {
-					time.Sleep(time.Duration(rapid.IntRange(1, 15000).Draw(rt, "ms")) * time.Millisecond)
-				},
-				"handle": func(rt *rapid.T) {
-					for range rapid.IntRange(1, 300).Draw(rt, "n") {
-						handled[now()]++
-						b.handle(newMessage("1"))
-					}
-				},
-				"fail": func(rt *rapid.T) {
-					for range rapid.IntRange(1, 150).Draw(rt, "n") {
-						at := now()
-						handled[at]++
-						before, most := in(granted, 10), share*float64(in(handled, 20)+unseen)
-						least := share * float64(in(handled, 10)-unseen)
-						floor := 10 * perSecond
-						switch got := b.retries(newMessage("1")); {
-						case got && float64(before+1) > float64(floor)+most:
-							rt.Fatalf("%d retries are granted in a TTL: %d and %.1f are due", before+1, floor, most)
-						case !got && (before < floor || float64(before) < float64(floor)+least-1):
-							rt.Fatalf("a retry is refused after %d in a TTL: %d and %.1f are due", before, floor, least)
-						case got:
-							granted[at]++
-						}
-					}
-				},
-			})
-		})
 	})
 }
 

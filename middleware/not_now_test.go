@@ -70,9 +70,7 @@ func TestNotNowEnds(t *testing.T) {
 			msg.SetContext(ctx)
 			_, err = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				calls++
-				if !msg.Equals(arrived) {
-					t.Errorf("call %d got %v", calls, msg)
-				}
+				testkit.Check(t, msg.Equals(arrived), "call %d got %v", calls, msg)
 				msg.Metadata.Set("spoiled", "1")
 				if calls < 3 {
 					return nil, classify.NotNow(errors.New("locked"), opts...)

@@ -72,9 +72,8 @@ func TestLargeOutputsRefused(t *testing.T) {
 					t.Errorf("%v, letters %v, published %v", err, dead.ids(), pub.ids())
 				}
 				for _, msg := range pub.messages() {
-					if bytes.Count(msg.Payload, []byte("x")) != 1<<20 {
-						t.Errorf("%s is not as it was made", msg.UUID)
-					}
+					testkit.Check(t, bytes.Count(msg.Payload, []byte("x")) == 1<<20,
+						"%s is not as it was made", msg.UUID)
 				}
 			})
 		})

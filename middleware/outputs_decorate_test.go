@@ -66,9 +66,8 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 			t.Errorf("first: %t: %d lines about untied messages", first, lines)
 		}
 		for _, out := range pub.messages() {
-			if out.Metadata.Get("stamp") != "x" {
-				t.Errorf("first: %t: %q was stamped %q", first, out.UUID, out.Metadata.Get("stamp"))
-			}
+			testkit.Check(t, out.Metadata.Get("stamp") == "x",
+				"first: %t: %q was stamped %q", first, out.UUID, out.Metadata.Get("stamp"))
 		}
 	}
 }

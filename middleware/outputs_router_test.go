@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
 
@@ -83,7 +84,6 @@ func TestRouterClosesWhileRetrying(t *testing.T) {
 	publish(t, source, "orders", "1")
 	msg := <-failed
 	stop()
-	if len(dead.ids()) != 0 || !closed(msg.Nacked()) || !msg.Equals(newMessage("1")) {
-		t.Fatalf("%d letters, the source is %v %q", len(dead.ids()), msg.Metadata, msg.Payload)
-	}
+	testkit.Require(t, len(dead.ids()) == 0 && closed(msg.Nacked()) && msg.Equals(newMessage("1")),
+		"%d letters, the source is %v %q", len(dead.ids()), msg.Metadata, msg.Payload)
 }

@@ -52,9 +52,8 @@ func TestOutputsAbort(t *testing.T) {
 	} {
 		msg, dead, err := refusedWhile(t, meanwhile)
 		wantAborted(t, err)
-		if len(dead.ids()) != 0 || !msg.Equals(newMessage("1")) || !closed(msg.Nacked()) {
-			t.Errorf("%s: %d letters; the source is %v %q", name, len(dead.ids()), msg.Metadata, msg.Payload)
-		}
+		testkit.Check(t, len(dead.ids()) == 0 && msg.Equals(newMessage("1")) && closed(msg.Nacked()),
+			"%s: %d letters; the source is %v %q", name, len(dead.ids()), msg.Metadata, msg.Payload)
 	}
 }
 

@@ -127,9 +127,8 @@ func TestRefusedOutputs(t *testing.T) {
 // wantSetAside checks a source's letter: the source as it arrived, one attempt of its handler, and whose fault it was.
 func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
 	t.Helper()
-	if !l.Original.Equals(newMessage("1")) || l.Failure.Attempts != 1 {
-		t.Errorf("the letter holds %v %q after %d attempts", l.Original.Metadata, l.Original.Payload, l.Failure.Attempts)
-	}
+	testkit.Check(t, l.Original.Equals(newMessage("1")) && l.Failure.Attempts == 1,
+		"the letter holds %v %q after %d attempts", l.Original.Metadata, l.Original.Payload, l.Failure.Attempts)
 	testkit.Check(t, l.Failure.Class == classify.ClassPermanent && l.Failure.Reason == classify.ReasonOutput,
 		"the letter says %s, %s", l.Failure.Class, l.Failure.Reason)
 	for _, part := range []string{`"` + refused + `"`, `"invoices"`, cause.Error()} {

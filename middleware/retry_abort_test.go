@@ -52,9 +52,8 @@ func TestAbortedInTheHandler(t *testing.T) {
 				return nil, errors.Join(fails, m.Context().Err())
 			})(msg)
 			wantAborted(t, err)
-			if *attempts != 0 || !msg.Equals(newMessage("1")) {
-				t.Fatalf("%d attempts were counted; left with %q", *attempts, msg.Payload)
-			}
+			testkit.Require(t, *attempts == 0 && msg.Equals(newMessage("1")),
+				"%d attempts were counted; left with %q", *attempts, msg.Payload)
 		})
 	}
 }

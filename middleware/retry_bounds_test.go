@@ -108,9 +108,8 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		config := middleware.RetryConfig{Attempts: 3, Backoff: every(time.Second), MaxWait: row.maxWait}
 		calls, took, f := timed(t, config, row.deadline, classify.Transient(errBoom, classify.RetryAfter(row.after)))
-		if calls != row.calls || took != row.took || f.Verdict.RetryAfter != max(row.after, 0) {
-			t.Errorf("%s: %d attempts in %s, verdict %+v", row.name, calls, took, f.Verdict)
-		}
+		testkit.Check(t, calls == row.calls && took == row.took && f.Verdict.RetryAfter == max(row.after, 0),
+			"%s: %d attempts in %s, verdict %+v", row.name, calls, took, f.Verdict)
 	}
 }
 

@@ -86,9 +86,8 @@ func TestEachAttemptGetsTheMessageAsItArrived(t *testing.T) {
 		if f := failureOf(t, err); f.Attempts != 5 || attempts != 5 {
 			t.Errorf("%d attempts, the failure says %d: an ended context of the handler's own is no shutdown", attempts, f.Attempts)
 		}
-		if !msg.Equals(newMessage("1")) || msg.Context() != ctx {
-			t.Errorf("left with %q %v %q", msg.UUID, msg.Metadata, msg.Payload)
-		}
+		testkit.Check(t, msg.Equals(newMessage("1")) && msg.Context() == ctx,
+			"left with %q %v %q", msg.UUID, msg.Metadata, msg.Payload)
 	})
 }
 

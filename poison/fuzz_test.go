@@ -67,25 +67,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-// FuzzRedrivenIsOriginal holds a redrive to P2: the payload, the id and the producer's metadata come back as they were.
-func FuzzRedrivenIsOriginal(f *testing.F) {
-	f.Add("id", []byte("payload"), "k", "v", "boom")
-	f.Add("", []byte(nil), "", "", "\xff")
-	f.Add("id", []byte{0}, KeyRedriveID, "x", "y")
-	f.Fuzz(func(t *testing.T, id string, payload []byte, key, value, description string) {
-		original := message.NewMessage(id, payload)
-		_, our := ours[key]
-		if !our {
-			original.Metadata[key] = value
-		}
-		letter := Letter{Original: original, Origin: Origin{Topic: "orders"}, Failure: Failure{Reason: "r", Description: description}}
-		l := testkit.Must(Decode(letter.Encode()))
-		back := l.Redriven("", "", longAgo)
-		if back.UUID != id || !bytes.Equal(back.Payload, payload) || (!our && back.Metadata[key] != value) {
-			t.Fatalf("came back as %q %q %v", back.UUID, back.Payload, back.Metadata)
-		}
-		testkit.Require(t, !isLetter(back) && back.Metadata[KeyRedriveCount] == "1",
-			"metadata of the redriven message: %v", back.Metadata)
-	})
-}

@@ -87,9 +87,8 @@ func TestNoRoomHereButThere(t *testing.T) {
 	dead, other := &sink{refuse: narrow(1 << 10)}, &sink{refuse: narrow(1 << 20)}
 	placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: &sink{refuse: narrow(1 << 10)}}, {Publisher: other}}}, ofSize("large", 1<<10))
 	got := other.in("unknown.dlq")
-	if len(got) != 1 || !isLetter(got[0]) || dead.topics() != "" {
-		t.Errorf("here %q, there %q", dead.topics(), other.topics())
-	}
+	testkit.Check(t, len(got) == 1 && isLetter(got[0]) && dead.topics() == "",
+		"here %q, there %q", dead.topics(), other.topics())
 }
 
 // Promises P1, P4: a message that is larger than any sink takes stays, comes again ever more slowly, and is placed once

@@ -66,9 +66,8 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 			sent := msg.Copy()
 			placedBy(t, dead, QueueConfig{Fallbacks: []Sink{{Publisher: &sink{refuse: refuse}, Topic: "other"}}}, msg)
 			taken := dead.in("unknown.dlq")
-			if len(taken) != 1 || string(taken[0].Payload) != string(sent.Payload) {
-				t.Fatalf("%s: placed %s", name, dead.topics())
-			}
+			testkit.Require(t, len(taken) == 1 && string(taken[0].Payload) == string(sent.Payload),
+				"%s: placed %s", name, dead.topics())
 			for _, letter := range []func() (Letter, error){
 				func() (Letter, error) { return Decode(taken[0]) },
 				func() (Letter, error) { return Read(taken[0]), nil },
@@ -234,9 +233,7 @@ func TestReservedMetadataIsPacked(t *testing.T) {
 	msg.Metadata[reserved] = "another"
 	placedBy(t, dead, QueueConfig{}, msg)
 	got := dead.in("unknown.dlq")
-	if dead.tries != 2 || len(got) != 1 {
-		t.Fatalf("%d tries, then %s", dead.tries, dead.topics())
-	}
+	testkit.Require(t, dead.tries == 2 && len(got) == 1, "%d tries, then %s", dead.tries, dead.topics())
 	l, err := Decode(got[0])
 	testkit.Check(t, err == nil && l.Original.Metadata[reserved] == "another", "%+v, %v", l.Original, err)
 }

@@ -64,9 +64,7 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 	}
 	testkit.Equal(t, "the key", encoded.Metadata[KeyOriginalKey]+encoded.Metadata[KeyOriginalKey+Base64Suffix], "/wBr")
 	got := testkit.Must(Decode(throughHeaders(t, encoded)))
-	if !got.Original.Equals(l.Original) {
-		t.Errorf("the original is %v %v", got.Original.UUID, got.Original.Metadata)
-	}
+	testkit.Check(t, got.Original.Equals(l.Original), "the original is %v %v", got.Original.UUID, got.Original.Metadata)
 	got.Original, l.Original = nil, nil
 	if want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got); want != have {
 		t.Errorf("decoded\n%s\nwant\n%s", have, want)

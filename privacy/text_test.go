@@ -127,9 +127,7 @@ func TestTextCut(t *testing.T) {
 		if len(got) > privacy.MaxText || strings.Contains(got, "hunt") || strings.Contains(got, "4111-1") || strings.Contains(got, "ghp_0") {
 			t.Fatalf("at %d: %d bytes, %s", at, len(got), got[len(got)-200:])
 		}
-		if !strings.HasSuffix(got, " bytes in all]") {
-			t.Fatalf("the cut is not marked: %s", got[len(got)-40:])
-		}
+		testkit.Require(t, strings.HasSuffix(got, " bytes in all]"), "the cut is not marked: %s", got[len(got)-40:])
 	}
 }
 

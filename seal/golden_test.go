@@ -68,9 +68,7 @@ func TestKnownAnswers(t *testing.T) {
 		}
 		sealed := unhex(t, k.Envelope)
 		got, err := s.Open(t.Context(), b, sealed)
-		if err != nil || !equal(got, want) {
-			t.Errorf("%s: %q, %v", k.Name, got, err)
-		}
+		testkit.Check(t, err == nil && equal(got, want), "%s: %q, %v", k.Name, got, err)
 		if mine := byHand(t, k, sealed); !bytes.Equal(mine, sealed) {
 			t.Errorf("%s: by hand %x\nwant    %x", k.Name, mine, sealed)
 		}

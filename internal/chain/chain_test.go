@@ -37,9 +37,8 @@ func TestOrderOfParts(t *testing.T) {
 		_, _ = h(ordinary().msg)
 	}
 	want := []string{"a", "b", "handler", "/b", "/a"}
-	if !slices.Equal(notes, slices.Concat(want, want, want)) || applied != 1 {
-		t.Fatalf("got %v, applied %d times", notes, applied)
-	}
+	testkit.Require(t, slices.Equal(notes, slices.Concat(want, want, want)) && applied == 1,
+		"got %v, applied %d times", notes, applied)
 }
 
 // Decision 12: messages of a wrapped subscriber pass by a chain, steps and snapshot alike; all others do not.
@@ -49,9 +48,7 @@ func TestOwnMessagesPassBy(t *testing.T) {
 	messages := testkit.Must(sub.Subscribe(context.Background(), "letters"))
 	testkit.NoError(t, pubsub.Publish("letters", ordinary().msg))
 	own := <-messages
-	if !IsOwn(own.Context()) || IsOwn(context.Background()) {
-		t.Error("own messages are not told from others")
-	}
+	testkit.Check(t, IsOwn(own.Context()) && !IsOwn(context.Background()), "own messages are not told from others")
 	var notes []string
 	fails := func(m *message.Message) ([]*message.Message, error) { m.UUID = "changed"; return nil, errBoom }
 	h := Enter(noting("step", &notes))(fails)
@@ -72,9 +69,7 @@ func TestOwnMessagesPassBy(t *testing.T) {
 // Feature I3: the error of a message that is requeued is no failure for any part further out.
 func TestRequeued(t *testing.T) {
 	err := Requeued(errBoom)
-	if !IsAborted(err) || !errors.Is(err, errBoom) || !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.Check(t, IsAborted(err) && errors.Is(err, errBoom) && errors.Is(err, context.Canceled), "%v", err)
 	if again := Aborted(err); again != err {
 		t.Errorf("told twice: %v", again)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func expired(context.Context) (context.Context, context.CancelFunc) {
@@ -65,13 +66,11 @@ func TestAborted(t *testing.T) {
 	story := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}
 	for _, cause := range []error{errBoom, fmt.Errorf("handler: %w", errBoom), story, nil} {
 		err := Aborted(cause)
-		if !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) {
-			t.Errorf("Aborted(%v) is %v", cause, err)
-		}
+		testkit.Check(t, errors.Is(err, context.Canceled) && (cause == nil || errors.Is(err, cause)),
+			"Aborted(%v) is %v", cause, err)
 		f, ok := causes.Find[*classify.Failure](err)
-		if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 {
-			t.Errorf("Aborted(%v) tells %+v", cause, f)
-		}
+		testkit.Check(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0,
+			"Aborted(%v) tells %+v", cause, f)
 		if again := Aborted(err); again != err {
 			t.Errorf("Aborted of an aborted error wraps it again: %v", again)
 		}
@@ -81,13 +80,9 @@ func TestAborted(t *testing.T) {
 // Promise P3: a message without channels for its ack, as tests and adapters make them, is neither acked nor nacked.
 func TestBareMessage(t *testing.T) {
 	c := begin(&message.Message{UUID: "bare"})
-	if c.Acked() || c.Nacked() || c.Gone() {
-		t.Error("a bare message is settled before it was settled")
-	}
+	testkit.Check(t, !c.Acked() && !c.Nacked() && !c.Gone(), "a bare message is settled before it was settled")
 	c.Msg.Ack()
-	if !c.Acked() {
-		t.Error("an ack went unseen")
-	}
+	testkit.Check(t, c.Acked(), "an ack went unseen")
 	c.Restore()
 	c.Release()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Decision 6: a message out of a stage is consumed under the name of the handler that it first came to, also by parts
@@ -34,25 +35,21 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 		_, err := h(msg)
 		name, topic := message.HandlerNameFromCtx(msg.Context()), message.SubscribeTopicFromCtx(msg.Context())
-		if err != errBoom || name != "billing" || topic != "" || ReentryOf(msg.Context()).Stage != 2 {
-			t.Errorf("%v, left as %q of %q", err, name, topic)
-		}
+		testkit.Check(t, err == errBoom && name == "billing" && topic == "" && ReentryOf(msg.Context()).Stage == 2,
+			"%v, left as %q of %q", err, name, topic)
 	}
 	live := ordinary()
 	live.msg.SetContext(foreign.WithHandler(live.msg.Context(), "shipping"))
 	_, _ = h(live.msg)
 	want := []string{"billing", "billing", "billing", "billing", "shipping", "shipping"}
-	if !slices.Equal(seen, want) || ReentryOf(context.Background()) != nil {
-		t.Errorf("handled as %q", seen)
-	}
+	testkit.Check(t, slices.Equal(seen, want) && ReentryOf(context.Background()) == nil, "handled as %q", seen)
 }
 
 // A context that a pub/sub handed on, with what a handler published, does not make the next handler the first one.
 func TestReentryIsNotHandedOn(t *testing.T) {
 	ctx := WithReentry(foreign.Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
-	if ReentryOf(ctx) == nil || ReentryOf(foreign.Within(ctx, "billing", "orders")) == nil {
-		t.Error("the handler itself is not known")
-	}
+	testkit.Check(t, ReentryOf(ctx) != nil && ReentryOf(foreign.Within(ctx, "billing", "orders")) != nil,
+		"the handler itself is not known")
 	if r := ReentryOf(foreign.Within(ctx, "mailing", "invoices")); r != nil {
 		t.Errorf("another handler is %q", r.Handler)
 	}

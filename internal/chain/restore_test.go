@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P2: what a handler that succeeded made of its message is its own affair; Spillway does not undo it.
@@ -14,9 +16,8 @@ func TestSuccessIsLeftAlone(t *testing.T) {
 		m.Metadata.Set("tenant", "other")
 		return []*message.Message{m}, nil
 	})(a.msg)
-	if err != nil || a.msg.Metadata.Get("tenant") != "other" {
-		t.Fatalf("got error %v and metadata %v", err, a.msg.Metadata)
-	}
+	testkit.Require(t, err == nil && a.msg.Metadata.Get("tenant") == "other",
+		"got error %v and metadata %v", err, a.msg.Metadata)
 }
 
 // Promise P2: size changes nothing: a payload beyond what is pooled, and ten thousand keys.
@@ -46,12 +47,10 @@ func TestReleaseKeepsLittle(t *testing.T) {
 	}
 	c := begin(arrive("large", metadata, make([]byte, maxPooledPayload+1)).msg)
 	c.Release()
-	if cap(c.payload) != 0 || cap(c.metadata) != 0 {
-		t.Errorf("kept %d bytes and %d pairs", cap(c.payload), cap(c.metadata))
-	}
+	testkit.Check(t, cap(c.payload) == 0 && cap(c.metadata) == 0,
+		"kept %d bytes and %d pairs", cap(c.payload), cap(c.metadata))
 	c = begin(ordinary().msg)
 	c.Release()
-	if c.Msg != nil || c.Ctx != nil || c.arrived != nil || c.uuid != "" || c.Attempts != 0 {
-		t.Errorf("the pool holds %+v", c)
-	}
+	testkit.Check(t, c.Msg == nil && c.Ctx == nil && c.arrived == nil && c.uuid == "" && c.Attempts == 0,
+		"the pool holds %+v", c)
 }

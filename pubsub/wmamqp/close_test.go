@@ -54,9 +54,7 @@ func TestCloseWhateverThePeerDoes(t *testing.T) {
 						if again := closes(); again != err {
 							t.Errorf("closed again: %v", again)
 						}
-						if took != time.Since(begun) {
-							t.Errorf("closed again in %s", time.Since(begun)-took)
-						}
+						testkit.Check(t, took == time.Since(begun), "closed again in %s", time.Since(begun)-took)
 						time.Sleep(2 * time.Minute) // then the test fails for each goroutine that is left
 					})
 				})

@@ -104,9 +104,8 @@ func TestDeathsAreRedriven(t *testing.T) {
 			t.Errorf("%s: came back as %+v", reason, back)
 		}
 		for name := range back.Headers {
-			if name == "x-death" || strings.HasPrefix(name, "x-first-") {
-				t.Errorf("%s: came back with %s", reason, name)
-			}
+			testkit.Check(t, name != "x-death" && !strings.HasPrefix(name, "x-first-"),
+				"%s: came back with %s", reason, name)
 		}
 	}
 }

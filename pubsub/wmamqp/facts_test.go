@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -25,9 +26,7 @@ func (b *broker) stockSubscriber(change ...func(*amqp.Config)) *amqp.Subscriber 
 		f(&config)
 	}
 	s, err := amqp.NewSubscriber(config, watermill.NopLogger{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	b.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -39,9 +38,7 @@ func (b *broker) stockPublisher(change ...func(*amqp.Config)) *amqp.Publisher {
 		f(&config)
 	}
 	p, err := amqp.NewPublisher(config, watermill.NopLogger{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	b.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -108,9 +105,7 @@ func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 func TestFactWatermillDoesNotConfirm(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	if amqp.NewDurableQueueConfig(b.uri).Publish.ConfirmDelivery {
-		t.Error("confirms are on")
-	}
+	testkit.Check(t, !amqp.NewDurableQueueConfig(b.uri).Publish.ConfirmDelivery, "confirms are on")
 	topic, p := b.topic(), b.stockPublisher()
 	b.declareWith(topic, amqp091.Table{
 		amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish,
@@ -129,14 +124,10 @@ func TestFactLargeHeaderClosesConnection(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue()
 	conn, err := amqp091.Dial(b.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	closed := conn.NotifyClose(make(chan *amqp091.Error, 1))
 	c, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	p, _ := amqp.DefaultMarshaler{}.Marshal(message.NewMessage("m", nil))
 	p.Headers["big"] = strings.Repeat("x", 200<<10)
 	if err := c.Publish("", topic, true, false, p); err != nil {
@@ -162,9 +153,7 @@ func TestFactWatermillRedeliversAtClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	b.next(messages) // which is not settled: its handler runs
 	second := b.subscribe(b.stockSubscriber(), topic)
 	go func() { _ = sub.Close() }()
@@ -200,9 +189,7 @@ func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
 	p.Cut()
 	second := b.next(b.subscribe(b.stockSubscriber(), topic))
 	time.Sleep(time.Second) // the context has had time to end
-	if second.UUID != "m" || held.Context().Err() != nil {
-		t.Errorf("%s: the context has ended", second.UUID)
-	}
+	testkit.Check(t, second.UUID == "m" && held.Context().Err() == nil, "%s: the context has ended", second.UUID)
 	second.Ack()
 	held.Nack()
 	p.Heal()

@@ -9,6 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -35,27 +36,18 @@ func FuzzCarried(f *testing.F) {
 		msg.Metadata[key] = value
 		msg.Metadata[wmamqp.KeyHeaders] = carried
 		p, err := wmamqp.Marshaler{}.Marshal(msg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if len(p.Headers) > 4 || p.ReplyTo == directReplyTo || p.Expiration != "" || p.UserId != "" || p.Headers["CC"] != nil || p.Headers["BCC"] != nil {
 			t.Fatalf("forged: %#v", p)
 		}
-		if err := p.Headers.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.Headers.Validate())
 		again, err := wmamqp.Marshaler{}.Unmarshal(amqp091.Delivery{Headers: p.Headers, DeliveryTag: 1, MessageId: p.MessageId})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(key) > 255 && again.Metadata[key] != value {
-			t.Fatalf("a name of %d bytes: %q, not %q", len(key), again.Metadata[key], value)
-		}
+		testkit.NoError(t, err)
+		testkit.Require(t, len(key) <= 255 || again.Metadata[key] == value,
+			"a name of %d bytes: %q, not %q", len(key), again.Metadata[key], value)
 		if _, dropped := p.Headers[key]; dropped && key != wmamqp.KeyHeaders && key != "_watermill_message_uuid" && again.Metadata[key] != value {
 			t.Fatalf("%q is %q, not %q", key, again.Metadata[key], value)
 		}
-		if id != "" && again.UUID != id {
-			t.Fatalf("id %q became %q", id, again.UUID)
-		}
+		testkit.Require(t, id == "" || again.UUID == id, "id %q became %q", id, again.UUID)
 	})
 }

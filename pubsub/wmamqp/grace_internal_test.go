@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func consumerWith(ctx context.Context, config SubscriberConfig) *consumer {
@@ -24,9 +25,7 @@ func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	for round := range 1000 {
 		d := &delivery{of: c, msg: message.NewMessage("m", nil)}
 		d.msg.Ack()
-		if !c.grace(d) {
-			t.Fatalf("round %d: it is requeued", round)
-		}
+		testkit.Require(t, c.grace(d), "round %d: it is requeued", round)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // raced is set where the tests are built with -race.
@@ -32,15 +33,11 @@ func unracedAlone(t *testing.T) (done bool) {
 		return false
 	}
 	program, err := childProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	child := exec.Command(program, "-test.run", "^"+t.Name()+"$", "-test.timeout", "5m", "-test.v")
 	child.Env = append(os.Environ(), childVariable+"=1")
 	out, err := child.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("%v\n%s", err, out)
-	}
+	testkit.Check(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()), "%v\n%s", err, out)
 	return true
 }
 
@@ -66,13 +63,9 @@ type proxy struct {
 func (b *broker) proxy() proxy {
 	b.Helper()
 	at, err := url.Parse(b.uri)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	p, err := faultproxy.New(at.Host)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	b.Cleanup(p.Close)
 	at.Host = p.Addr()
 	return proxy{p, at.String()}

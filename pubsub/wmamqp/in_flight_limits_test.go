@@ -11,25 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
-
-// A queue that has a single active consumer keeps its order.
-func TestInFlightSingleActive(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic()
-	b.declareWith(topic, singleActive)
-	ids := b.numbered(topic, 3)
-	messages := b.subscribe(b.subscriber(inFlight(4)), topic)
-	for _, id := range ids {
-		msg := b.next(messages)
-		b.none(messages)
-		if acks(t, msg); msg.UUID != id {
-			t.Errorf("%q came, want %q", msg.UUID, id)
-		}
-	}
-}
 
 // Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and
 // from RabbitMQ 4 on drops a message that was requeued often.
@@ -48,9 +32,7 @@ func TestGivenBackOnce(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				messages, err := sub.Subscribe(ctx, topic)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				for i := range n/2 + 1 {
 					msg := b.next(messages)
 					switch i % 3 { // the others outlive the grace
@@ -65,9 +47,7 @@ func TestGivenBackOnce(t *testing.T) {
 					for range messages {
 					}
 				}
-				if err := sub.Close(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, sub.Close())
 				for range n/2 + 1 {
 					if count := b.get(topic).Headers["x-delivery-count"]; count != int64(1) {
 						t.Errorf("requeued %v times", count)
@@ -133,9 +113,7 @@ func TestInFlightAtOnce(t *testing.T) {
 	eventually(t, "two have all their consumers", func() bool {
 		return b.consumers(queues[0])+b.consumers(queues[1])+b.consumers(queues[2]) == 8
 	})
-	if failed != 1 {
-		t.Errorf("%d are refused", failed)
-	}
+	testkit.Check(t, failed == 1, "%d are refused", failed)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := b.subscriber(inFlight(4)).Subscribe(ctx, queues[0]); !errors.Is(err, context.Canceled) {

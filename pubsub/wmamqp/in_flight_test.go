@@ -132,17 +132,11 @@ func TestInFlightLosesNothing(t *testing.T) {
 		for _, msg := range held {
 			msg.Nack()
 		}
-		if err := sub.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if round > 100 {
-			t.Fatalf("%d of %d are acked after %d rounds", len(acked), n, round)
-		}
+		testkit.NoError(t, sub.Close())
+		testkit.Require(t, round <= 100, "%d of %d are acked after %d rounds", len(acked), n, round)
 	}
 	for id, times := range acked {
-		if times > 1 {
-			t.Errorf("%q was acked %d times", id, times)
-		}
+		testkit.Check(t, times <= 1, "%q was acked %d times", id, times)
 	}
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }

@@ -154,9 +154,7 @@ func TestLanesKeepOrder(t *testing.T) {
 	j.until("the other keys are done", 19*20)
 	close(release)
 	j.complete(20, 20)
-	if j.most < 8 {
-		t.Errorf("%d ran at the same time", j.most)
-	}
+	testkit.Check(t, j.most >= 8, "%d ran at the same time", j.most)
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }
 

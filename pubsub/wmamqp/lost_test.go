@@ -50,9 +50,7 @@ func TestSubscribeContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	messages, err := sub.Subscribe(ctx, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	others := b.subscribe(sub, two)
 	b.send(one, amqp091.Publishing{MessageId: "1"})
 	b.send(one, amqp091.Publishing{MessageId: "2"})

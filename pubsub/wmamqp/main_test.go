@@ -61,9 +61,7 @@ func newBroker(t testing.TB) *broker {
 	t.Helper()
 	uri := services.AMQP(t)
 	conn, err := amqp091.Dial(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &broker{t, uri, conn}
 }
@@ -71,18 +69,14 @@ func newBroker(t testing.TB) *broker {
 func (b *broker) do(f func(*amqp091.Channel) error) error {
 	b.Helper()
 	c, err := b.conn.Channel()
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	defer func() { _ = c.Close() }()
 	return f(c)
 }
 
 func (b *broker) must(f func(*amqp091.Channel) error) {
 	b.Helper()
-	if err := b.do(f); err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, b.do(f))
 }
 
 // topic is a name for this test alone. Queues and exchanges that begin so are deleted with it.
@@ -174,9 +168,7 @@ func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publ
 		f(&config)
 	}
 	p, err := wmamqp.NewPublisher(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	b.Cleanup(func() { b.closed("the publisher", p.Close()) })
 	return p
 }
@@ -188,9 +180,7 @@ func (b *broker) subscriber(change ...func(*wmamqp.SubscriberConfig)) *wmamqp.Su
 		f(&config)
 	}
 	s, err := wmamqp.NewSubscriber(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	b.Cleanup(func() { b.closed("the subscriber", s.Close()) })
 	return s
 }
@@ -200,18 +190,14 @@ func (b *broker) subscribe(s message.Subscriber, topic string) <-chan *message.M
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
 	messages, err := s.Subscribe(ctx, topic)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	return messages
 }
 
 func (b *broker) next(messages <-chan *message.Message) *message.Message {
 	b.Helper()
 	msg := testkit.Receive(b, "a message", messages)
-	if msg == nil {
-		b.Fatal("the subscription has ended")
-	}
+	testkit.Require(b, msg != nil, "the subscription has ended")
 	return msg
 }
 
@@ -220,9 +206,7 @@ func (b *broker) run(topic string, sub message.Subscriber, dead message.Publishe
 	b.Helper()
 	config.Origin = wmamqp.Origin
 	queue, err := poison.NewQueue(dead, config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddMiddleware(queue.Middleware)
 		router.AddConsumerHandler("billing", topic, sub, h)

@@ -11,6 +11,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -32,9 +33,7 @@ func TestReservedNames(t *testing.T) {
 	d := delivery(amqp091.Table{wmamqp.KeyHeaders: "junk", "CC": []any{"a", "b"}, "n": int8(1)}, "")
 	p = write(t, wmamqp.Marshaler{}, read(t, wmamqp.Marshaler{}, d))
 	want := amqp091.Table{wmamqp.KeyHeaders: "junk", "x-spillway-literal-CC": []any{"a", "b"}, "n": int8(1), "_watermill_message_uuid": ""}
-	if !reflect.DeepEqual(p.Headers, want) {
-		t.Errorf("%#v", p.Headers)
-	}
+	testkit.Check(t, reflect.DeepEqual(p.Headers, want), "%#v", p.Headers)
 	if again := read(t, wmamqp.Marshaler{}, delivery(p.Headers, "")); again.Metadata["CC"] != `["a","b"]` {
 		t.Errorf("%v", again.Metadata)
 	}
@@ -49,9 +48,7 @@ func TestForgedCarriedValue(t *testing.T) {
 	d.MessageId, d.ReplyTo, d.Priority = "id", "thief", 9
 	ours := read(t, wmamqp.Marshaler{}, d)
 	raw, err := base64.RawStdEncoding.DecodeString(ours.Metadata[wmamqp.KeyHeaders])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	raw[len(raw)-1] ^= 1 // as another process, or a forger, seals it
 	forged := ours.Copy()
 	forged.Metadata[wmamqp.KeyHeaders] = base64.RawStdEncoding.EncodeToString(raw)
@@ -82,9 +79,8 @@ func TestHostileMetadata(t *testing.T) {
 		msg := message.NewMessage("id", nil)
 		msg.Metadata = message.Metadata{"n": "1", wmamqp.KeyHeaders: value}
 		p := write(t, wmamqp.Marshaler{}, msg)
-		if p.Headers["n"] != "1" || p.Headers[wmamqp.KeyHeaders] != value || p.MessageId != "" {
-			t.Errorf("%s: %.200v", name, p.Headers)
-		}
+		testkit.Check(t, p.Headers["n"] == "1" && p.Headers[wmamqp.KeyHeaders] == value && p.MessageId == "",
+			"%s: %.200v", name, p.Headers)
 	}
 	long := message.NewMessage("id", nil)
 	long.Metadata[strings.Repeat("k", 256)] = "v"

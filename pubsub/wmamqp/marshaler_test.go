@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
-	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -37,18 +37,14 @@ func delivery(headers amqp091.Table, body string) amqp091.Delivery {
 func read(t testing.TB, m wmamqp.Marshaler, d amqp091.Delivery) *message.Message {
 	t.Helper()
 	msg, err := m.Unmarshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return msg
 }
 
 func write(t testing.TB, m wmamqp.Marshaler, msg *message.Message) amqp091.Publishing {
 	t.Helper()
 	p, err := m.Marshal(msg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	return p
 }
 
@@ -78,18 +74,15 @@ func TestRoundTrip(t *testing.T) {
 	d.Expiration, d.UserId, d.DeliveryMode = "1000", "guest", amqp091.Transient
 
 	msg := read(t, wmamqp.Marshaler{}, d)
-	if msg.UUID != "id\xff" || msg.Metadata["x-delivery-count"] != "3" {
-		t.Errorf("id %q, %v", msg.UUID, msg.Metadata)
-	}
+	testkit.Check(t, msg.UUID == "id\xff" && msg.Metadata["x-delivery-count"] == "3",
+		"id %q, %v", msg.UUID, msg.Metadata)
 	got := write(t, wmamqp.Marshaler{}, msg)
 	delete(d.Headers, "x-delivery-count")
 	want := amqp091.Publishing{
 		Headers: d.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp091.Persistent, Priority: 7,
 		CorrelationId: "corr", ReplyTo: "answers", MessageId: "m-1", Timestamp: d.Timestamp, Type: "order.placed", AppId: "shop", Body: []byte("body"),
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("\n%#v\nis not\n%#v", got, want)
-	}
+	testkit.Check(t, reflect.DeepEqual(got, want), "\n%#v\nis not\n%#v", got, want)
 }
 
 // Promise P2: what a handler changed is a string; the types of other headers stay, and another message has none of the
@@ -127,14 +120,12 @@ func TestID(t *testing.T) {
 				d.Headers["_watermill_message_uuid"] = row.header
 			}
 			msg := read(t, wmamqp.Marshaler{}, d)
-			if msg.UUID != row.want || len(msg.Metadata) > 1 {
-				t.Errorf("id %q, metadata %v", msg.UUID, msg.Metadata)
-			}
+			testkit.Check(t, msg.UUID == row.want && len(msg.Metadata) <= 1,
+				"id %q, metadata %v", msg.UUID, msg.Metadata)
 			p := write(t, wmamqp.Marshaler{}, msg)
 			again := read(t, wmamqp.Marshaler{}, delivery(p.Headers, ""))
-			if again.UUID != row.want || p.MessageId != row.messageID {
-				t.Errorf("id %q, message id %q", again.UUID, p.MessageId)
-			}
+			testkit.Check(t, again.UUID == row.want && p.MessageId == row.messageID,
+				"id %q, message id %q", again.UUID, p.MessageId)
 			if row.header != nil && row.header != "" && !reflect.DeepEqual(p.Headers["_watermill_message_uuid"], row.header) {
 				t.Errorf("the header is %#v", p.Headers["_watermill_message_uuid"])
 			}
@@ -166,9 +157,8 @@ func TestInnerThatFails(t *testing.T) {
 			if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err == nil {
 				t.Error("not marked")
 			}
-			if string(msg.Payload) != "raw" || msg.UUID != "id" || msg.Metadata["n"] != "1" {
-				t.Errorf("%q %q %v", msg.Payload, msg.UUID, msg.Metadata)
-			}
+			testkit.Check(t, string(msg.Payload) == "raw" && msg.UUID == "id" && msg.Metadata["n"] == "1",
+				"%q %q %v", msg.Payload, msg.UUID, msg.Metadata)
 		})
 	}
 	fine := inner{unmarshal: func() (*message.Message, error) { return &message.Message{UUID: "own"}, nil }}
@@ -179,50 +169,4 @@ func TestInnerThatFails(t *testing.T) {
 	if p := write(t, wmamqp.Marshaler{Inner: amqp.DefaultMarshaler{NotPersistentDeliveryMode: true}}, msg); p.DeliveryMode != amqp091.Persistent {
 		t.Error("not persistent")
 	}
-}
-
-func values(depth int) *rapid.Generator[any] {
-	text := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
-	all := []*rapid.Generator[any]{
-		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Uint8().AsAny(), rapid.Int8().AsAny(), rapid.Int16().AsAny(),
-		rapid.Int32().AsAny(), rapid.Int64().AsAny(), rapid.Float32().AsAny(), rapid.Float64().AsAny(), text.AsAny(),
-		rapid.SliceOf(rapid.Byte()).AsAny(),
-		rapid.Map(rapid.Uint8(), func(n uint8) any { return amqp091.Decimal{Scale: n, Value: int32(n)} }),
-		rapid.Map(rapid.Int64Range(-1<<40, 1<<40), func(at int64) any { return time.Unix(at, 0) }),
-	}
-	if depth > 0 {
-		table := rapid.MapOfN(keys(), values(depth-1), 0, 4)
-		all = append(all, rapid.SliceOfN(values(depth-1), 0, 4).AsAny(),
-			rapid.Map(table, func(of map[string]any) any { return amqp091.Table(of) }))
-	}
-	return rapid.OneOf(all...)
-}
-
-func keys() *rapid.Generator[string] {
-	return rapid.OneOf(rapid.StringN(0, 20, 60), rapid.SampledFrom([]string{"n", wmamqp.KeyHeaders, "_watermill_message_uuid", "x-spillway-literal-x"}))
-}
-
-// Feature D8, promise P2: any headers come back as they were, twice.
-func TestAnyHeadersComeBack(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		headers := amqp091.Table(rapid.MapOfN(keys(), values(3), 0, 6).Draw(t, "headers"))
-		if id, ok := headers["_watermill_message_uuid"]; !ok || id == nil {
-			headers["_watermill_message_uuid"] = "id"
-		}
-		want := headers
-		for range 2 {
-			msg, err := wmamqp.Marshaler{}.Unmarshal(delivery(headers, ""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := wmamqp.Marshaler{}.Marshal(msg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			headers = p.Headers
-		}
-		if !reflect.DeepEqual(headers, want) {
-			t.Fatalf("\n%#v\nis not\n%#v", headers, want)
-		}
-	})
 }

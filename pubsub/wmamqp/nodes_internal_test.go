@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestNodesOfURI(t *testing.T) {
@@ -29,13 +31,9 @@ func TestNodesOfURI(t *testing.T) {
 			for _, one := range n.all {
 				got = append(got, one.address)
 			}
-			if (n.tls != nil) != strings.HasPrefix(uri, "amqps") {
-				t.Errorf("%s: TLS %t", uri, n.tls != nil)
-			}
+			testkit.Check(t, (n.tls != nil) == strings.HasPrefix(uri, "amqps"), "%s: TLS %t", uri, n.tls != nil)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", uri, got, want)
-		}
+		testkit.Check(t, slices.Equal(got, want), "%s: %q, want %q", uri, got, want)
 	}
 	for _, uri := range []string{"amqp://u:secret@a,,b/", "amqp://u:secret@a:x,b/", "http://u:secret@a,b/", "amqp://u:secret@a b,c/"} {
 		if n, _, err := nodesOf(uri, nil); err == nil || strings.Contains(err.Error(), "secret") {
@@ -49,20 +47,14 @@ func TestNodesHaveTheirNames(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // whose certificate is for 127.0.0.1, and not for localhost
 	defer server.Close()
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(server.Certificate())
 	n, _, err := nodesOf("amqps://localhost:"+port+",127.0.0.1:"+port+"/", &tls.Config{RootCAs: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	for range 2 {
 		conn, err := n.dialler(net.Dial, func() bool { return false })("tcp", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		if name := conn.(*tls.Conn).ConnectionState().ServerName; name != "" { // Go sends no address as a name
 			t.Errorf("the node is %q", name)
 		}

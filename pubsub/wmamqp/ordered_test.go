@@ -26,9 +26,7 @@ func (b *broker) ordered(topic string, db *sql.DB, delay, standsBy time.Duration
 		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{delay, delay, delay, delay}}}
 	config.Queue.Origin = wmamqp.Origin
 	channel, err := spillway.New(b.Context(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.NoError(b, err)
 	sub := b.subscriber(keyed(4), patient, func(c *wmamqp.SubscriberConfig) { *wmamqp.StandsBy(c) = standsBy })
 	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
 		channel.Attach(router)
@@ -38,9 +36,7 @@ func (b *broker) ordered(topic string, db *sql.DB, delay, standsBy time.Duration
 
 func parked(t testing.TB, db *sql.DB) (n int) {
 	t.Helper()
-	if err := db.QueryRow(`SELECT count(*) FROM spillway_parked`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, db.QueryRow(`SELECT count(*) FROM spillway_parked`).Scan(&n))
 	return n
 }
 

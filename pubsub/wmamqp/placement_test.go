@@ -29,9 +29,7 @@ func maxPlacing(n, bytes int) func(*wmamqp.SubscriberConfig) {
 func (b *broker) want(messages <-chan *message.Message, id string) *message.Message {
 	b.Helper()
 	msg := b.next(messages)
-	if msg.UUID != id {
-		b.Fatalf("%q came, want %q", msg.UUID, id)
-	}
+	testkit.Require(b, msg.UUID == id, "%q came, want %q", msg.UUID, id)
 	return msg
 }
 

@@ -44,9 +44,7 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 			close(reopen)
 			for i, id := range ids {
 				msg := b.next(messages)
-				if msg.UUID != id {
-					t.Fatalf("%s came, want %s", msg.UUID, id)
-				}
+				testkit.Require(t, msg.UUID == id, "%s came, want %s", msg.UUID, id)
 				switch {
 				case i < 4 && gate.Of(msg.Context()) != nil:
 					t.Errorf("message %d has a valve, but is the only one fetched", i)
@@ -92,9 +90,7 @@ func TestHeldMessageGivesBackPrefetched(t *testing.T) {
 	msg.Nack()
 	for i, id := range ids {
 		msg := b.next(messages)
-		if msg.UUID != id {
-			t.Fatalf("%s came, want %s", msg.UUID, id)
-		}
+		testkit.Require(t, msg.UUID == id, "%s came, want %s", msg.UUID, id)
 		b.unfetched(topic, 3-i)
 		acks(t, msg)
 	}

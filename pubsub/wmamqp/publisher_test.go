@@ -22,9 +22,7 @@ import (
 func says(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v does not say %q", err, part)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), part), "%v does not say %q", err, part)
 	}
 }
 
@@ -73,9 +71,7 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 	// What a queue adds, the frame, class to flags, delivery mode, the table's length, and two fields.
 	fits := frame - 64 - 8 - 14 - 1 - 4 - (1 + len("big") + 5) - (1 + len("_watermill_message_uuid") + 5 + 2)
-	if err := p.Publish(name, sized(fits)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.Publish(name, sized(fits)))
 	for _, n := range []int{fits + 1, 200 << 10} {
 		if err := p.Publish(name, sized(n)); !errors.Is(err, classify.ErrTooLarge) || !(*classify.Classifier)(nil).IsTooLarge(err) {
 			t.Errorf("%d bytes: %v", n, err)
@@ -97,9 +93,7 @@ func TestInitializeTopics(t *testing.T) {
 	topic := b.topic()
 	b.declare(topic + ".other") // classic, where the publisher declares quorum
 	p := b.publisher()
-	if err := p.InitializeTopics(topic+".dlq", topic+".other"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.InitializeTopics(topic+".dlq", topic+".other"))
 	for _, name := range []string{topic + ".dlq", topic + ".other"} {
 		if err := p.Publish(name, message.NewMessage("id", nil)); err != nil {
 			t.Error(err)
@@ -110,9 +104,7 @@ func TestInitializeTopics(t *testing.T) {
 	says(t, p.InitializeTopics(strings.Repeat("q", 256)), "255")
 
 	classic := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = amqp091.Table{"x-queue-type": "classic"} })
-	if err := classic.InitializeTopics(topic + ".invalid"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, classic.InitializeTopics(topic+".invalid"))
 	b.declareWith(topic+".invalid", amqp091.Table{"x-queue-type": "classic"})
 }
 
@@ -129,18 +121,12 @@ func TestExchange(t *testing.T) {
 		c.AMQP.QueueBind.GenerateRoutingKey = func(queue string) string { return "key of " + queue }
 	})
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE", topic, "key of")
-	if err := p.InitializeTopics(topic); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Publish(topic, message.NewMessage("id", nil)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.InitializeTopics(topic))
+	testkit.NoError(t, p.Publish(topic, message.NewMessage("id", nil)))
 	b.must(func(c *amqp091.Channel) error { return c.ExchangeDelete(topic, false, false) })
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404") // and not "no confirm within 10 s"
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE")      // declared again, nothing bound
-	if err := p.InitializeTopics(topic); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, p.InitializeTopics(topic))
 	if err := p.Publish(topic, message.NewMessage("id", nil)); err != nil {
 		t.Error(err)
 	}

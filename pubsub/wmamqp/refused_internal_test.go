@@ -7,6 +7,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Decision 21: in the words of a cluster of RabbitMQ 3.10, a classic queue whose node is down is told from a queue that
@@ -17,9 +18,7 @@ func TestNodeOfQueueIsDown(t *testing.T) {
 		"NOT_FOUND - no queue 'cq-classic' in vhost '/'":                                                           false,
 	} {
 		err := fmt.Errorf("wmamqp: backlog: %w", &amqp091.Error{Code: amqp091.NotFound, Reason: reason, Server: true})
-		if isNodeDown(err) != want {
-			t.Errorf("%s: %t", reason, !want)
-		}
+		testkit.Check(t, isNodeDown(err) == want, "%s: %t", reason, !want)
 	}
 	if isNodeDown(&amqp091.Error{Code: amqp091.AccessRefused, Reason: "down or inaccessible"}) || isNodeDown(nil) {
 		t.Error("another refusal is taken for a node that is down")
@@ -34,8 +33,7 @@ func TestWordsOfTheBroker(t *testing.T) {
 		noConfirm(address{}, 0):       true,
 		&returnedError{to: address{}}: false,
 	} {
-		if outage.Away(err) != want || outage.Nacked(err) != want {
-			t.Errorf("%v: away %t, nacked %t", err, outage.Away(err), outage.Nacked(err))
-		}
+		testkit.Check(t, outage.Away(err) == want && outage.Nacked(err) == want,
+			"%v: away %t, nacked %t", err, outage.Away(err), outage.Nacked(err))
 	}
 }

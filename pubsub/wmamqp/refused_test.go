@@ -101,18 +101,13 @@ func TestLetterOfAnything(t *testing.T) {
 			}
 			delete(want, wmamqp.KeyHeaders)
 			for key, value := range want {
-				if key != "x-delivery-count" && got[key] != value {
-					t.Errorf("%.40q is %.40q, want %.40q", key, got[key], value)
-				}
+				testkit.Check(t, key == "x-delivery-count" || got[key] == value,
+					"%.40q is %.40q, want %.40q", key, got[key], value)
 			}
-			if letter.Original.UUID != msg.UUID {
-				t.Errorf("id %.40q", letter.Original.UUID)
-			}
+			testkit.Check(t, letter.Original.UUID == msg.UUID, "id %.40q", letter.Original.UUID)
 		})
 	}
-	if b.ready(topic+".dlq") != 0 {
-		t.Error("there are more letters than messages")
-	}
+	testkit.Check(t, b.ready(topic+".dlq") == 0, "there are more letters than messages")
 }
 
 // Promise P2: what cannot be published as a property is metadata in the letter and after a redrive, from the
@@ -123,9 +118,7 @@ func TestDirectReplyToIsKept(t *testing.T) {
 	p, topic := b.publisher(), b.queue()
 	msg := read(t, wmamqp.Marshaler{}, amqp091.Delivery{ConsumerTag: "c", MessageId: "m", ReplyTo: directReplyTo, CorrelationId: "corr"})
 	for range 2 { // of the store, and of what came back
-		if err := p.Publish(topic, msg); err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, p.Publish(topic, msg))
 		d := b.get(topic)
 		if d.ReplyTo != "" || d.CorrelationId != "corr" || d.Headers["x-amqp-kept-reply-to"] != directReplyTo {
 			t.Errorf("reply-to %q, correlation id %q, headers %v", d.ReplyTo, d.CorrelationId, d.Headers)

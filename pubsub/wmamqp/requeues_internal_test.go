@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // What a queue does not count, as from RabbitMQ 4.3 on, is not taken from its count. And what another process did to
@@ -25,9 +27,7 @@ func TestGivenBackAsTheQueueCounts(t *testing.T) {
 				got = append(got, g.times("orders", "m", d))
 				g.add("orders", "m", d)
 			}
-			if fmt.Sprint(got) != fmt.Sprint(row.want) {
-				t.Errorf("got %v, want %v", got, row.want)
-			}
+			testkit.Check(t, fmt.Sprint(got) == fmt.Sprint(row.want), "got %v, want %v", got, row.want)
 		})
 	}
 }

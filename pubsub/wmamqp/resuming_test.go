@@ -19,15 +19,11 @@ func TestConsumingResumedInTheLog(t *testing.T) {
 	logger, name := &testkit.Log{}, b.topic()
 	messages := b.subscribe(b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) { c.Logger = logger }), name)
 	other, err := amqp091.Dial(b.uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, err)
 	defer func() { _ = other.Close() }()
 	eventually(t, "another connection has the queue for itself", func() bool {
 		c, err := other.Channel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoError(t, err)
 		defer func() { _ = c.Close() }()
 		if _, err := c.QueueDelete(name, false, false, false); err != nil {
 			return false

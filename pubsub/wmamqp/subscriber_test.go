@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
@@ -19,9 +20,7 @@ var kinds = []string{"classic", "quorum"}
 
 func acks(t testing.TB, msg *message.Message) {
 	t.Helper()
-	if !msg.Ack() {
-		t.Errorf("%s cannot be acked", msg.UUID)
-	}
+	testkit.Check(t, msg.Ack(), "%s cannot be acked", msg.UUID)
 }
 
 // Feature D8: headers that are no strings are delivered, and a quorum queue's count. A message that is delivered again
@@ -41,15 +40,11 @@ func TestRedeliveryIsTheSameMessage(t *testing.T) {
 				before := maps.Clone(first.Metadata)
 				first.Nack()
 				again := b.next(messages)
-				if !maps.Equal(before, again.Metadata) {
-					t.Errorf("first %v\nagain %v", before, again.Metadata)
-				}
+				testkit.Check(t, maps.Equal(before, again.Metadata), "first %v\nagain %v", before, again.Metadata)
 				if d, _ := wmamqp.Counts(again); !d.Redelivered || d.Count != b2i(kind == "quorum") {
 					t.Errorf("%+v", d)
 				}
-				if headers != nil && again.Metadata["int16"] != "-1600" {
-					t.Errorf("%v", again.Metadata)
-				}
+				testkit.Check(t, headers == nil || again.Metadata["int16"] == "-1600", "%v", again.Metadata)
 				acks(t, again)
 			})
 		}
@@ -91,9 +86,7 @@ func TestQueueWithOtherArguments(t *testing.T) {
 	b := newBroker(t)
 	topic := b.queue("quorum")
 	sub := b.subscriber()
-	if err := sub.Declare(topic); err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, sub.Declare(topic))
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	acks(t, b.next(b.subscribe(sub, topic)))
 	fresh := b.topic()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -46,9 +47,7 @@ func TestPublishTogether(t *testing.T) {
 	}
 	messages := b.subscribe(b.subscriber(prefetch(50)), topic)
 	ids := b.ack(messages, want)
-	if len(slices.Compact(ids)) != want {
-		t.Errorf("%d of %d messages came", len(slices.Compact(ids)), want)
-	}
+	testkit.Check(t, len(slices.Compact(ids)) == want, "%d of %d messages came", len(slices.Compact(ids)), want)
 	b.none(messages)
 	b.closed("the publisher", p.Close())
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed")

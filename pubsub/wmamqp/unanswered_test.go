@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -21,13 +22,9 @@ func TestPublishToPeerThatConfirmsNothing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &peer{}
 				pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config()})
-				if err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, err)
 				publish := func() error { return pub.Publish("q", message.NewMessage("1", nil)) }
-				if err := publish(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.NoError(t, publish())
 				p.falls(how)
 				begun := time.Now()
 				for err = publish(); err != nil && time.Since(begun) < 5*time.Minute; err = publish() {
