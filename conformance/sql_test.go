@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"context"
 	"database/sql"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/matrix"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
@@ -26,6 +28,9 @@ func TestSQL(t *testing.T) {
 			t.Parallel()
 			s := server.start(t)
 			t.Run("ours", func(t *testing.T) { conformance.Run(t, s.target(server.name)) })
+			if server.loses && os.Getenv(matrix.Variable) == "" {
+				return // PostgreSQL's column shows the subscriber; here rows of make conformance are pinned, or the same
+			}
 			t.Run("stock", func(t *testing.T) { conformance.Run(t, s.stock(server.name+"-stock")) })
 		})
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 )
 
-const whatToDo = `This version of Watermill keeps what a router knows of a message in another way, so the library cannot write it.
-Without it, a message out of a retry stage has the stage's name: receivers do not recognise it, and its dead letters go astray.
-Look at message.HandlerNameFromCtx in the new version. If Watermill exports a function that writes the names, use it in router.go. If the names
-have one context key each, let KeyOf find it. Otherwise stay with the old version, and open an issue with Watermill.`
+const whatToDo = `This version of Watermill keeps what a router knows of a message in another way. Without it, a message
+out of a retry stage has the stage's name. If Watermill exports a function that writes the names, use it in router.go. If
+the names have one context key each, let KeyOf find it. Otherwise stay with the old version.`
 
 // Decision 6: the names that a router leaves in a message's context can be replaced, and only these.
 func TestWatermillKeys(t *testing.T) {

@@ -174,23 +174,6 @@ func TestStormOfFailures(t *testing.T) {
 	testkit.Check(t, all <= 80, "%d lines in all", all)
 }
 
-// Feature O5: a logger that hangs keeps no message from its letter.
-func TestLoggerHangs(t *testing.T) {
-	hang := make(chan struct{})
-	defer close(hang)
-	logged(t, spillway.Config{Logger: hanging{hang: hang}}, nil, func(*message.Message) error {
-		return classify.Permanent(errors.New("refused"), classify.Reason("refused"))
-	})
-}
-
-type hanging struct {
-	watermill.NopLogger
-	hang chan struct{}
-}
-
-func (h hanging) Error(string, error, watermill.LogFields) { <-h.hang }
-func (h hanging) Info(string, watermill.LogFields)         { <-h.hang }
-
 // Feature O5: routers attach the same channel at once.
 func TestAttachAtOnce(t *testing.T) {
 	dlc := testkit.Must(

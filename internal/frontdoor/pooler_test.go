@@ -66,7 +66,7 @@ func TestPoolerAtStart(t *testing.T) {
 	}
 	testkit.Says(t, testkit.Err(spillway.New(t.Context(), config(""))), "default_query_exec_mode=exec")
 	testkit.Must(config("&default_query_exec_mode=exec").DB.Exec(`CREATE TABLE applied (id text, mode text)`))
-	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
+	for _, mode := range []string{"exec", "simple_protocol"} {
 		b := newBench(t, true)
 		const messages = 40
 		for i := range messages {

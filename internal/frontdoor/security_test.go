@@ -1,8 +1,6 @@
 package frontdoor_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"syscall"
@@ -16,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // Statements of docs/security.md that no other test holds.
@@ -34,22 +31,6 @@ func TestSecurityTakenID(t *testing.T) {
 	letter := b.Waiting()[0].Letter
 	testkit.Check(t, letter.Failure.Reason == classify.ReasonKeyReused && string(letter.Original.Payload) == "genuine",
 		"%s: %s", letter.Failure.Reason, letter.Original.Payload)
-}
-
-// A publisher to a live topic can claim that its own message was redriven often: such a message is quarantined at its
-// first redrive.
-func TestSecurityClaimedRedrives(t *testing.T) {
-	b := newBench(t, false)
-	stop := b.Run(b.Channel().Attach, func(*message.Message) ([]*message.Message, error) {
-		return nil, classify.Permanent(errors.New("no"))
-	})
-	defer stop()
-	msg := message.NewMessage("claims", nil)
-	msg.Metadata.Set("x-redrive-count", "1000")
-	b.Publish(msg)
-	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	report, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-	testkit.Check(t, err == nil && report.Quarantined == 1 && report.Redriven == 0, "%+v, %v", report, err)
 }
 
 // A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own

@@ -128,6 +128,27 @@ func failing(t *testing.T, msg *message.Message, add func(*message.Router, messa
 	return <-found
 }
 
+type ordered struct{ ID string }
+
+// Feature C4: a cqrs event processor that does not know the type of an event, with AckOnUnknownEvent false. That of a
+// group is in TestMigratingUnknownEvent.
+func TestKnowledgeUnknownEvent(t *testing.T) {
+	msg := message.NewMessage("1", []byte(`{}`))
+	msg.Metadata.Set("name", "no.such, expected Event")
+	err := failing(t, msg, func(router *message.Router, sub message.Subscriber) error {
+		return testkit.Must(cqrs.NewEventProcessorWithConfig(router, cqrs.EventProcessorConfig{
+			GenerateSubscribeTopic: func(cqrs.EventProcessorGenerateSubscribeTopicParams) (string, error) {
+				return "events", nil
+			},
+			SubscriberConstructor: func(cqrs.EventProcessorSubscriberConstructorParams) (message.Subscriber, error) {
+				return sub, nil
+			},
+			Marshaler: cqrs.JSONMarshaler{},
+		})).AddHandlers(cqrs.NewEventHandler("shop", func(context.Context, *ordered) error { return nil }))
+	})
+	check(t, "EventProcessor", err, classify.ClassInvalid)
+}
+
 // Feature C4: envelopes that the forwarder cannot open.
 func TestKnowledgeForwarder(t *testing.T) {
 	for name, payload := range map[string]string{
