@@ -79,8 +79,7 @@ func TestBackoffValidation(t *testing.T) {
 	} {
 		b.setDefaults()
 		err := b.validate("XConfig.Backoff")
-		if err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) || !strings.Contains(err.Error(), "XConfig.Backoff") {
-			t.Errorf("got %v, want %q", err, want)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), strings.TrimSpace(want)) &&
+			strings.Contains(err.Error(), "XConfig.Backoff"), "got %v, want %q", err, want)
 	}
 }

@@ -177,9 +177,8 @@ func TestBudgetConfig(t *testing.T) {
 	} {
 		_, err := middleware.NewBudget(budget)
 		_, inRetry := middleware.NewRetry(middleware.RetryConfig{Budget: &budget})
-		if err == nil || inRetry == nil || !strings.Contains(err.Error(), field) || !strings.Contains(inRetry.Error(), "RetryConfig.Budget") {
-			t.Errorf("%s: %v, %v", field, err, inRetry)
-		}
+		testkit.Check(t, err != nil && inRetry != nil && strings.Contains(err.Error(), field) &&
+			strings.Contains(inRetry.Error(), "RetryConfig.Budget"), "%s: %v, %v", field, err, inRetry)
 	}
 	testkit.Must(middleware.NewRetry(middleware.RetryConfig{Budget: &middleware.Budget{}}))
 }

@@ -53,9 +53,8 @@ func failureOf(t testing.TB, err error) *classify.Failure {
 func wantAborted(t testing.TB, err error) {
 	t.Helper()
 	f, ok := causes.Find[*classify.Failure](err)
-	if !ok || f.Verdict.Class != classify.ClassAborted || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v, want an aborted error that counts nothing", err)
-	}
+	testkit.Require(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0 &&
+		errors.Is(err, context.Canceled), "got %v, want an aborted error that counts nothing", err)
 }
 
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.

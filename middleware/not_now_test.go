@@ -100,9 +100,8 @@ func TestNotNowEnds(t *testing.T) {
 				time.AfterFunc(row.took, stop)
 			}
 			calls, took, err := run(row.ctx, row.then, classify.RetryAfter(row.after))
-			if calls != row.calls || took != row.took || aborted(err) != (calls == 1) || calls == 3 && !errors.Is(err, row.then) {
-				t.Errorf("%+v: %d calls, after %s: %v", row, calls, took, err)
-			}
+			testkit.Check(t, calls == row.calls && took == row.took && aborted(err) == (calls == 1) && (calls != 3 ||
+				errors.Is(err, row.then)), "%+v: %d calls, after %s: %v", row, calls, took, err)
 		}
 		_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			msg.Ack() // it cannot come again

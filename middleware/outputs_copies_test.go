@@ -68,9 +68,8 @@ func TestLargeOutputsRefused(t *testing.T) {
 				o := newOutputs(t, dead, middleware.OutputsConfig{})
 				source := message.NewMessage("1", []byte("source"))
 				err := route(o, decorate(t, o, pub), source, large(3))
-				if (err == nil) != row.settled || len(dead.ids()) != row.letters || len(pub.ids()) != row.published {
-					t.Errorf("%v, letters %v, published %v", err, dead.ids(), pub.ids())
-				}
+				testkit.Check(t, (err == nil) == row.settled && len(dead.ids()) == row.letters &&
+					len(pub.ids()) == row.published, "%v, letters %v, published %v", err, dead.ids(), pub.ids())
 				for _, msg := range pub.messages() {
 					testkit.Check(t, bytes.Count(msg.Payload, []byte("x")) == 1<<20,
 						"%s is not as it was made", msg.UUID)

@@ -38,9 +38,8 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
-				if err := route(o, decorated, newMessage(strconv.Itoa(i)), producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i))); err != nil {
-					t.Error(err)
-				}
+				err := route(o, decorated, newMessage(strconv.Itoa(i)), producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i)))
+				testkit.Check(t, err == nil, "%v", err)
 			})
 		}
 		all.Wait()

@@ -59,9 +59,8 @@ func TestRouterUndeliverableOutput(t *testing.T) {
 	stop := serving(t, o, pub, e, "1", "2")
 	eventually(t, "both are settled", func() bool { return len(dead.ids()) == 1 && len(pub.ids()) == 1 })
 	stop()
-	if e.called("1") != 1 || e.called("2") != 1 || pub.tries("out of 1") != 5 || pub.ids()[0] != "out of 2" {
-		t.Fatalf("handled %v, published %v", e.calls, pub.ids())
-	}
+	testkit.Require(t, e.called("1") == 1 && e.called("2") == 1 && pub.tries("out of 1") == 5 &&
+		pub.ids()[0] == "out of 2", "handled %v, published %v", e.calls, pub.ids())
 	letter := dead.letters(t)[0]
 	wantSetAside(t, letter, "out of 1", errBoom)
 	if o := letter.Origin; o.Topic != "orders" || o.Handler != "billing" || o.MessageID != "1" {

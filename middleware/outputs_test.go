@@ -239,8 +239,7 @@ func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 		})
 		testkit.Require(t, err == nil && len(pub.messages()) == 1,
 			"%q: %d published, %v", topic, len(pub.messages()), err)
-		if _, has := pub.messages()[0].Metadata[poison.KeyOriginalKey]; has != kept {
-			t.Errorf("from %q: %v", topic, pub.messages()[0].Metadata)
-		}
+		_, has := pub.messages()[0].Metadata[poison.KeyOriginalKey]
+		testkit.Check(t, has == kept, "from %q: %v", topic, pub.messages()[0].Metadata)
 	}
 }

@@ -61,7 +61,6 @@ func TestRecoverNilOutput(t *testing.T) {
 	out, err := middleware.Recover(func(m *message.Message) ([]*message.Message, error) {
 		return []*message.Message{m, nil}, nil
 	})(newMessage("1"))
-	if out != nil || verdict(err).Class != classify.ClassPermanent || !strings.Contains(fmt.Sprint(err), "number 2 is nil") {
-		t.Fatalf("got outputs %v and error %v", out, err)
-	}
+	testkit.Require(t, out == nil && verdict(err).Class == classify.ClassPermanent &&
+		strings.Contains(fmt.Sprint(err), "number 2 is nil"), "got outputs %v and error %v", out, err)
 }

@@ -88,9 +88,8 @@ func TestHandlerAcksAndFails(t *testing.T) {
 				t.Errorf("%d failures: %d invocations, %d counted, in %s", fails, *calls, *attempts, time.Since(start))
 			}
 			if fails == 99 {
-				if f := failureOf(t, err); f.Attempts != 5 || errors.Is(err, context.Canceled) {
-					t.Errorf("got %v", err)
-				}
+				f := failureOf(t, err)
+				testkit.Check(t, f.Attempts == 5 && !errors.Is(err, context.Canceled), "got %v", err)
 			} else if err != nil {
 				t.Error(err)
 			}

@@ -51,9 +51,8 @@ func TestBudgetWaits(t *testing.T) {
 		if took := time.Since(start); err != nil || *calls != 3 || took < 18*time.Second || took > 21*time.Second {
 			t.Errorf("%d calls in %s: %v", *calls, took, err)
 		}
-		if len(*seen) != 2 || (*seen)[0].Traffic != middleware.TrafficLive || (*seen)[0].Attempts != 1 || (*seen)[1].Attempts != 2 || (*seen)[0].ToStage {
-			t.Errorf("seen %+v", *seen)
-		}
+		testkit.Check(t, len(*seen) == 2 && (*seen)[0].Traffic == middleware.TrafficLive && (*seen)[0].Attempts == 1 &&
+			(*seen)[1].Attempts == 2 && !(*seen)[0].ToStage, "seen %+v", *seen)
 	})
 }
 
@@ -159,9 +158,8 @@ func TestBudgetAndStages(t *testing.T) {
 				}
 			}, chain.StepOf(r))(h)(newMessage("1"))
 			took := time.Since(start)
-			if next && (failureOf(t, err).Attempts != 1 || took != 0) || !next && (err != nil || *calls != 2 || took < 5*time.Second) {
-				t.Errorf("next stage %t: %v after %s", next, err, took)
-			}
+			testkit.Check(t, (!next || failureOf(t, err).Attempts == 1 && took == 0) && (next || err == nil &&
+				*calls == 2 && took >= 5*time.Second), "next stage %t: %v after %s", next, err, took)
 		}
 		testkit.Check(t, len(*seen) == 2 && (*seen)[0].ToStage && !(*seen)[1].ToStage, "seen %+v", *seen)
 	})
@@ -208,8 +206,7 @@ func TestBudgetIsLogged(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		lines := log.Lines(watermill.InfoLogLevel, "budget is spent")
-		if len(lines) != 12 || testkit.StandsFor(lines) < 100 || lines[0].Fields["traffic"] != "live" || lines[0].Fields["to"] != "stage" {
-			t.Errorf("logged %v", lines)
-		}
+		testkit.Check(t, len(lines) == 12 && testkit.StandsFor(lines) >= 100 && lines[0].Fields["traffic"] == "live" &&
+			lines[0].Fields["to"] == "stage", "logged %v", lines)
 	})
 }

@@ -38,9 +38,8 @@ func TestAttemptsProperty(t *testing.T) {
 				return
 			}
 			f := failureOf(t, err)
-			if f.Attempts != attempts || !f.First.Equal(start) || !f.Last.Equal(time.Now()) || len(f.History) != min(attempts, 10) {
-				rt.Fatalf("the story is %+v", f)
-			}
+			testkit.Require(rt, f.Attempts == attempts && f.First.Equal(start) && f.Last.Equal(time.Now()) &&
+				len(f.History) == min(attempts, 10), "the story is %+v", f)
 			for i, a := range f.History {
 				at := f.Last.Add(-time.Duration(len(f.History)-1-i) * time.Second)
 				testkit.Require(rt, a.At.Equal(at) && a.Error == "boom" && a.Class == classify.ClassUnknown,
@@ -100,9 +99,8 @@ func TestNestedRetry(t *testing.T) {
 			outer := newRetry(t, middleware.RetryConfig{Attempts: row.outer})
 			_, err := outer.Middleware(inner.Middleware(h))(newMessage("1"))
 			f := failureOf(t, err)
-			if *calls != row.calls || f.Attempts != row.calls || len(f.History) != row.calls || f.Err != errBoom {
-				t.Errorf("outer %d, inner %d: %d invocations, %+v", row.outer, row.inner, *calls, f)
-			}
+			testkit.Check(t, *calls == row.calls && f.Attempts == row.calls && len(f.History) == row.calls &&
+				f.Err == errBoom, "outer %d, inner %d: %d invocations, %+v", row.outer, row.inner, *calls, f)
 		}
 	})
 }

@@ -71,9 +71,8 @@ func TestNamesAreDistinctLegalAndRecognised(t *testing.T) {
 				testkit.Require(t, legal(scheme.Style, name),
 					"%s has the name %q (%d bytes), which is not legal", owner, name, len(name))
 				name = unified(scheme.Style, name)
-				if other, taken := owners[name]; taken && other != owner {
-					t.Fatalf("%s and %s are both %q", owner, other, name)
-				}
+				other, taken := owners[name]
+				testkit.Require(t, !taken || other == owner, "%s and %s are both %q", owner, other, name)
 				owners[name] = owner
 			}
 			for range rapid.IntRange(1, 3).Draw(t, "sources") {

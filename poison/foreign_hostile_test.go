@@ -109,9 +109,8 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		t.Errorf("a letter of Connect's is left with %q", l.Original.Metadata)
 	}
 	for _, mark := range foreignMarks {
-		if msg := with(message.NewMessage("", nil), mark, "x"); !isLetter(msg) || len(producerMetadata(msg.Metadata)) != 0 {
-			t.Errorf("%s makes no letter", mark)
-		}
+		msg := with(message.NewMessage("", nil), mark, "x")
+		testkit.Check(t, isLetter(msg) && len(producerMetadata(msg.Metadata)) == 0, "%s makes no letter", mark)
 	}
 }
 
@@ -135,7 +134,6 @@ func TestForgedForeignOrigin(t *testing.T) {
 	}
 	back := readForeign(t, "spring").message() // put back into its topic by hand, headers and all
 	l := queue.letter(back, failure, naming.Source{Topic: "spring-orders", Handler: "billing"}, false)
-	if l.Origin.Offset != "200" || l.Origin.Handler != "billing" || l.Failure.Description != "no" || len(l.Original.Metadata) != 1 {
-		t.Errorf("%+v of %q", l, l.Original.Metadata)
-	}
+	testkit.Check(t, l.Origin.Offset == "200" && l.Origin.Handler == "billing" && l.Failure.Description == "no" &&
+		len(l.Original.Metadata) == 1, "%+v of %q", l, l.Original.Metadata)
 }

@@ -170,9 +170,8 @@ func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 		"written again and read: %+v, %v", again, err)
 	back := l.Redriven("ada", "campaign", longAgo)
 	for key := range back.Metadata {
-		if !strings.HasPrefix(key, "x-original-") && !strings.HasPrefix(key, "x-redrive") && key != "tenant" {
-			t.Errorf("redriven with %s", key)
-		}
+		testkit.Check(t, strings.HasPrefix(key, "x-original-") || strings.HasPrefix(key, "x-redrive") ||
+			key == "tenant", "redriven with %s", key)
 	}
 	testkit.Check(t, !isLetter(back) && back.Metadata[KeyOriginalTopic] == l.Origin.Topic,
 		"redriven with %q", back.Metadata)
@@ -194,9 +193,8 @@ func TestForeignLetterWithoutRecord(t *testing.T) {
 		}
 	}
 	l, _ := Decode(stale)
-	if l.Origin.Partition != "" || l.Origin.Offset != "" || !l.Origin.Timestamp.IsZero() || l.Origin.ConsumerGroup != "" {
-		t.Errorf("it cannot be told which of two values is the topic's: %+v", l.Origin)
-	}
+	testkit.Check(t, l.Origin.Partition == "" && l.Origin.Offset == "" && l.Origin.Timestamp.IsZero() &&
+		l.Origin.ConsumerGroup == "", "it cannot be told which of two values is the topic's: %+v", l.Origin)
 }
 
 func with(msg *message.Message, key, value string) *message.Message {
@@ -217,9 +215,8 @@ func TestOurKeysBeforeForeign(t *testing.T) {
 	}
 	msg.Metadata[KeyFailureClass] = "invalid"
 	l := Read(msg)
-	if l.Failure.Class != classify.ClassInvalid || l.Failure.Description != "" || l.Failure.Type != "" || l.Origin.ConsumerGroup != "" {
-		t.Errorf("with our class: %+v", l)
-	}
+	testkit.Check(t, l.Failure.Class == classify.ClassInvalid && l.Failure.Description == "" && l.Failure.Type == "" &&
+		l.Origin.ConsumerGroup == "", "with our class: %+v", l)
 	testkit.Check(t, len(l.Original.Metadata) == 1, "left on the original: %q", l.Original.Metadata)
 	both := readForeign(t, "connect").message()
 	maps.Copy(both.Metadata, readForeign(t, "spring").message().Metadata)

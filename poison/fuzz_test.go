@@ -38,9 +38,8 @@ func FuzzDecode(f *testing.F) {
 		l, err := Decode(msg)
 		testkit.Require(t, err == nil, "a letter by its class or another's mark does not decode: %v", err)
 		own := without(msg.Metadata, writersOfLetter(msg.Metadata))
-		if l.Failure.Attempts < 0 || l.Redrive.Count < 0 || l.Failure.Attempts > 1_000_000 || l.Redrive.Count > 1_000_000 {
-			t.Fatalf("unbounded counts: %+v", l)
-		}
+		testkit.Require(t, l.Failure.Attempts >= 0 && l.Redrive.Count >= 0 && l.Failure.Attempts <= 1_000_000 &&
+			l.Redrive.Count <= 1_000_000, "unbounded counts: %+v", l)
 		again := l.Encode()
 		testkit.Require(t, again.UUID == id && bytes.Equal(again.Payload, payload), "id or payload changed")
 		added := 0
@@ -62,8 +61,7 @@ func FuzzDecode(f *testing.F) {
 		if o := l.Origin; strings.HasPrefix(o.Partition, "-") && msg.Metadata[KeyOriginalPartition] == "" {
 			t.Fatalf("believed %+v", o)
 		}
-		if second.Origin.Topic != l.Origin.Topic || second.Redrive.Count != l.Redrive.Count || second.Failure.Attempts != l.Failure.Attempts {
-			t.Fatalf("not stable:\n%+v\n%+v", l, second)
-		}
+		testkit.Require(t, second.Origin.Topic == l.Origin.Topic && second.Redrive.Count == l.Redrive.Count &&
+			second.Failure.Attempts == l.Failure.Attempts, "not stable:\n%+v\n%+v", l, second)
 	})
 }

@@ -63,9 +63,8 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		} else if again := destination.Initialize(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
 		}
-		if (err != nil) != (c.err != "") || err != nil && !strings.Contains(err.Error(), c.err) || len(m.made) != c.made {
-			t.Errorf("%s: made %q, %v", name, m.made, err)
-		}
+		testkit.Check(t, (err != nil) == (c.err != "") && (err == nil || strings.Contains(err.Error(), c.err)) &&
+			len(m.made) == c.made, "%s: made %q, %v", name, m.made, err)
 		const told = "orders: orders.dlq orders.invalid orders: orders.other"
 		testkit.Check(t, c.made == 0 || strings.Join(m.made, " ") == told, "%s: made %q", name, m.made)
 	}
@@ -83,9 +82,8 @@ func TestNilArguments(t *testing.T) {
 	testkit.Check(t, destination.Initialize(nil, "orders", "orders.dlq") != nil, "InitializeFor")
 	_, err = poison.Decode(nil)
 	testkit.Check(t, errors.Is(err, poison.ErrNotLetter), "Decode %v", err)
-	if poison.Inside().IsLetter(nil) || poison.Read(nil).Original != nil || poison.Inside().StageOf(nil) != (deadletter.Stage{}) {
-		t.Error("nothing tells something")
-	}
+	testkit.Check(t, !poison.Inside().IsLetter(nil) && poison.Read(nil).Original == nil &&
+		poison.Inside().StageOf(nil) == (deadletter.Stage{}), "nothing tells something")
 	testkit.Check(t, queue.Inside().CheckPublisher(nil) == nil && queue.Inside().CheckPublisher(ps) != nil,
 		"CheckPublisher")
 	testkit.Check(t, (poison.Letter{}).Encode() != nil, "Encode")

@@ -46,9 +46,8 @@ func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
 	testkit.Check(t, msg.UUID == "id-1" && string(msg.Payload) == `{"n":1}` && msg.Metadata["tenant"] == "acme",
 		"not the original: %v %s %v", msg.UUID, msg.Payload, msg.Metadata)
 	for key := range msg.Metadata {
-		if strings.HasPrefix(key, "x-failure") || key == KeyAttempts || key == KeyFirstFailedAt || key == KeyLastFailedAt {
-			t.Errorf("%s is left of the failure", key)
-		}
+		testkit.Check(t, !strings.HasPrefix(key, "x-failure") && key != KeyAttempts && key != KeyFirstFailedAt &&
+			key != KeyLastFailedAt, "%s is left of the failure", key)
 	}
 	for key, want := range map[string]string{
 		KeyRedriveCount: "3", KeyRedrivenBy: "grace", KeyRedriveID: "campaign-2", KeyOriginalTopic: "orders",
@@ -107,10 +106,9 @@ func TestDecodeHostileValues(t *testing.T) {
 		KeyFailureDescription: strings.Repeat("d", 1<<20), KeyAttemptHistory: "no history\n\x00\n" + strings.Repeat("2026-01-01T00:00:00Z transient x\n", 1000),
 	}
 	l := testkit.Must(Decode(msg))
-	if l.Failure.Class != classify.ClassUnknown || l.Failure.Attempts != 0 || l.Redrive.Count != 0 || !l.Failure.LastFailedAt.IsZero() ||
-		!l.Failure.FirstFailedAt.IsZero() || l.Origin.Key != nil || l.Origin.Topic != "" {
-		t.Errorf("believed garbage: %+v", l)
-	}
+	testkit.Check(t, l.Failure.Class == classify.ClassUnknown && l.Failure.Attempts == 0 && l.Redrive.Count == 0 &&
+		l.Failure.LastFailedAt.IsZero() && l.Failure.FirstFailedAt.IsZero() && l.Origin.Key == nil &&
+		l.Origin.Topic == "", "believed garbage: %+v", l)
 	testkit.Check(t, len(l.Failure.Description) <= MaxAdded && len(l.Failure.History) <= attempts.Kept,
 		"unbounded: description %d bytes, history %d", len(l.Failure.Description), len(l.Failure.History))
 	_, err := Decode(message.NewMessage("id", nil))

@@ -117,9 +117,8 @@ func TestNoRoomAnywhere(t *testing.T) {
 		}
 		wider.Store(true)
 		time.Sleep(time.Minute)
-		if got := dead.in("orders.dlq"); len(got) != 1 || !isLetter(got[0]) {
-			t.Errorf("placed %s", dead.topics())
-		}
+		got := dead.in("orders.dlq")
+		testkit.Check(t, len(got) == 1 && isLetter(got[0]), "placed %s", dead.topics())
 	})
 }
 
@@ -128,9 +127,8 @@ func TestRedrivenLeast(t *testing.T) {
 	l := sampleLetter()
 	least := Letter{Original: l.Original, Redrive: Redrive{Count: l.Redrive.Count}}
 	msg := least.Redriven("", "", time.Time{})
-	if want := (message.Metadata{"tenant": "acme", "x-original-thing": "the producer's own", KeyRedriveCount: "3"}); !maps.Equal(msg.Metadata, want) || msg.UUID != "id-1" {
-		t.Errorf("%q with %v", msg.UUID, msg.Metadata)
-	}
+	want := (message.Metadata{"tenant": "acme", "x-original-thing": "the producer's own", KeyRedriveCount: "3"})
+	testkit.Check(t, maps.Equal(msg.Metadata, want) && msg.UUID == "id-1", "%q with %v", msg.UUID, msg.Metadata)
 	if least.Redrive.Count = 1_000_000 - 1; least.Redriven("", "", time.Time{}).Metadata[KeyRedriveCount] != "1000000" {
 		t.Error("a large count is lost")
 	}

@@ -89,12 +89,10 @@ func TestUnreadableIsSetAside(t *testing.T) {
 	eventually(t, "the unreadable one is set aside", func() bool { return len(dead.in("orders.invalid")) == 1 })
 	testkit.Equal(t, "handled", <-handled, "good")
 	l := testkit.Must(Decode(dead.in("orders.invalid")[0]))
-	if l.Failure.Class != classify.ClassInvalid || l.Failure.Reason != classify.ReasonUnmarshal || l.Failure.Description != "no such schema" {
-		t.Errorf("failure: %+v", l.Failure)
-	}
-	if string(l.Original.Payload) != "\xff\x00" || len(l.Original.Metadata) != 1 || l.Original.Metadata["tenant"] != "acme" {
-		t.Errorf("original: %v %q", l.Original.Metadata, l.Original.Payload)
-	}
+	testkit.Check(t, l.Failure.Class == classify.ClassInvalid && l.Failure.Reason == classify.ReasonUnmarshal &&
+		l.Failure.Description == "no such schema", "failure: %+v", l.Failure)
+	testkit.Check(t, string(l.Original.Payload) == "\xff\x00" && len(l.Original.Metadata) == 1 &&
+		l.Original.Metadata["tenant"] == "acme", "original: %v %q", l.Original.Metadata, l.Original.Payload)
 }
 
 // Feature D8: a mark without this process's token is a producer's own invention, and a message without metadata can be

@@ -39,9 +39,8 @@ func TestQueueMasksByDefault(t *testing.T) {
 				var shown []string
 				hook := func(_ context.Context, l Letter) {
 					shown = append(shown, fmt.Sprintf("%+v", l.Failure))
-					if string(l.Original.Payload) != "password=hunter2" || l.Original.Metadata["password"] != secret {
-						t.Errorf("the original is changed: %v", l.Original)
-					}
+					testkit.Check(t, string(l.Original.Payload) == "password=hunter2" &&
+						l.Original.Metadata["password"] == secret, "the original is changed: %v", l.Original)
 				}
 				failed := func(_ context.Context, l Letter, err error) {
 					shown = append(shown, fmt.Sprintf("%+v %v %+v", l.Failure, err, err))

@@ -52,10 +52,9 @@ func TestQueuePlacesByClass(t *testing.T) {
 			} else {
 				eventually(t, "the letter is placed", func() bool { return len(dead.in(test.topic)) == 1 })
 				l = testkit.Must(Decode(dead.in(test.topic)[0]))
-				if l.Failure.Reason != test.reason || l.Origin.Topic != "orders" || l.Origin.Handler != "billing" ||
-					l.Origin.MessageID != "id-1" || l.Failure.Attempts != 1 || l.Failure.LastFailedAt.IsZero() || l.Failure.Node != "n" {
-					t.Errorf("letter %+v", l)
-				}
+				testkit.Check(t, l.Failure.Reason == test.reason && l.Origin.Topic == "orders" &&
+					l.Origin.Handler == "billing" && l.Origin.MessageID == "id-1" && l.Failure.Attempts == 1 &&
+					!l.Failure.LastFailedAt.IsZero() && l.Failure.Node == "n", "letter %+v", l)
 			}
 			testkit.Check(t, l.Original.UUID == "id-1" && string(l.Original.Payload) == "payload", "original %v", l.Original)
 			testkit.Check(t, name != "panic" || l.Failure.Stack != "" && l.Failure.StackHash != "", "the panic has no stack")

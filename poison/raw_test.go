@@ -73,16 +73,14 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 				func() (Letter, error) { return Read(taken[0]), nil },
 			} {
 				l, err := letter()
-				if err != nil || l.Redrive.Count != 3 || l.Failure.Description != "no such customer" || l.Origin.Topic != "unknown" {
-					t.Errorf("%s: reads %+v, %v", name, l, err)
-				}
+				testkit.Check(t, err == nil && l.Redrive.Count == 3 && l.Failure.Description == "no such customer" &&
+					l.Origin.Topic == "unknown", "%s: reads %+v, %v", name, l, err)
 				if l.Original.UUID != sent.UUID || !maps.Equal(l.Original.Metadata, producerMetadata(sent.Metadata)) {
 					t.Errorf("%s: the original has id %q and %d keys", name, l.Original.UUID, len(l.Original.Metadata))
 				}
 			}
-			if _, packed := producerMetadata(taken[0].Metadata)[KeyOriginalMetadata]; packed {
-				t.Error("what is packed counts as the producer's")
-			}
+			_, packed := producerMetadata(taken[0].Metadata)[KeyOriginalMetadata]
+			testkit.Check(t, !packed, "what is packed counts as the producer's")
 		})
 	}
 }
@@ -107,9 +105,8 @@ func TestRefusedLetterIsBare(t *testing.T) {
 			msg.Metadata = metadata
 			placedBy(t, dead, QueueConfig{}, msg)
 			taken := dead.in("unknown.dlq")
-			if len(taken) != 1 || taken[0].UUID != "m" || !strings.HasPrefix(taken[0].Metadata[keyDropped], "1 keys, ") {
-				t.Fatalf("%s: %s", name, dead.topics())
-			}
+			testkit.Require(t, len(taken) == 1 && taken[0].UUID == "m" &&
+				strings.HasPrefix(taken[0].Metadata[keyDropped], "1 keys, "), "%s: %s", name, dead.topics())
 		})
 	}
 }

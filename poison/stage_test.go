@@ -52,9 +52,8 @@ func TestStagedTellsTheStory(t *testing.T) {
 		return poison.Origin{Topic: "orders", Partition: "7", Offset: "42", Key: []byte("key")}
 	}}
 	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), deadletter.Stage{Number: 1, DueAt: stageDue})
-	if first.UUID != "1" || string(first.Payload) != "payload" || first.Metadata["tenant"] != "acme" || len(msg.Metadata) != 1 {
-		t.Fatalf("staged %+v, message %v", first, msg.Metadata)
-	}
+	testkit.Require(t, first.UUID == "1" && string(first.Payload) == "payload" && first.Metadata["tenant"] == "acme" &&
+		len(msg.Metadata) == 1, "staged %+v, message %v", first, msg.Metadata)
 	testkit.Equal(t, "stage", poison.Inside().StageOf(first), (deadletter.Stage{Number: 1, DueAt: stageDue}))
 	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
 	config.Origin = func(*message.Message) poison.Origin {
@@ -66,10 +65,9 @@ func TestStagedTellsTheStory(t *testing.T) {
 		t.Errorf("stage %+v", got)
 	}
 	l := poison.Read(second)
-	if l.Failure.Attempts != 3 || len(l.Failure.History) != 3 || !l.Failure.FirstFailedAt.Equal(stageTried) || !l.Failure.LastFailedAt.Equal(stageTried.Add(time.Minute)) ||
-		l.Failure.Description != "second" || l.Failure.Node != "one" {
-		t.Errorf("failure %+v", l.Failure)
-	}
+	testkit.Check(t, l.Failure.Attempts == 3 && len(l.Failure.History) == 3 &&
+		l.Failure.FirstFailedAt.Equal(stageTried) && l.Failure.LastFailedAt.Equal(stageTried.Add(time.Minute)) &&
+		l.Failure.Description == "second" && l.Failure.Node == "one", "failure %+v", l.Failure)
 	testkit.Check(t, len(l.Original.Metadata) == 1 && l.Original.Metadata["tenant"] == "acme",
 		"original %v", l.Original.Metadata)
 }

@@ -16,8 +16,7 @@ import (
 // corpus returns the texts of a file: a quoted string of Go a line, and lines of comments.
 func corpus(t *testing.T, file string) (texts []string) {
 	t.Helper()
-	all, err := os.ReadFile("testdata/" + file)
-	testkit.NoError(t, err)
+	all := testkit.Must(os.ReadFile("testdata/" + file))
 	for n, line := range strings.Split(strings.TrimSpace(string(all)), "\n") {
 		if strings.HasPrefix(line, "#") {
 			continue

@@ -13,8 +13,7 @@ import (
 // Feature D14: payloads that hold no secret keep every byte: the real webhooks of the demo, but for the one that has a
 // signed URL with a key of AWS. So does the stack of a panic.
 func TestWebhooksStayReadable(t *testing.T) {
-	all, err := os.ReadFile("../examples/internal/webhooks/github-webhooks.jsonl")
-	testkit.NoError(t, err)
+	all := testkit.Must(os.ReadFile("../examples/internal/webhooks/github-webhooks.jsonl"))
 	n, masked := 0, 0
 	for line := range bytes.Lines(all) {
 		n++

@@ -38,8 +38,7 @@ type known struct {
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b, err := hex.DecodeString(s)
-	testkit.NoError(t, err)
+	b := testkit.Must(hex.DecodeString(s))
 	return b
 }
 
@@ -47,8 +46,7 @@ func unhex(t testing.TB, s string) []byte {
 // the page of its documentation.
 func TestKnownAnswers(t *testing.T) {
 	const file = "testdata/envelopes.json"
-	text, err := os.ReadFile(file)
-	testkit.NoError(t, err)
+	text := testkit.Must(os.ReadFile(file))
 	var all []known
 	testkit.NoError(t, json.Unmarshal(text, &all))
 	for i := range all {
@@ -58,20 +56,17 @@ func TestKnownAnswers(t *testing.T) {
 			want.Payload = unhex(t, k.Payload)
 		}
 		b := envelope.Binding{Topic: k.Topic, ID: k.ID, Redrives: k.Redrives}
-		keys, err := seal.ParseKeyring(k.KeyID + " " + base64.StdEncoding.EncodeToString(unhex(t, k.Secret)))
-		testkit.NoError(t, err)
+		keys := testkit.Must(seal.ParseKeyring(k.KeyID + " " + base64.StdEncoding.EncodeToString(unhex(t, k.Secret))))
 		s := with(t, keys)
 		if *update {
-			sealed, err := s.Seal(t.Context(), b, want)
-			testkit.NoError(t, err)
+			sealed := testkit.Must(s.Seal(t.Context(), b, want))
 			k.Envelope = hex.EncodeToString(sealed)
 		}
 		sealed := unhex(t, k.Envelope)
 		got, err := s.Open(t.Context(), b, sealed)
 		testkit.Check(t, err == nil && equal(got, want), "%s: %q, %v", k.Name, got, err)
-		if mine := byHand(t, k, sealed); !bytes.Equal(mine, sealed) {
-			t.Errorf("%s: by hand %x\nwant    %x", k.Name, mine, sealed)
-		}
+		mine := byHand(t, k, sealed)
+		testkit.Check(t, bytes.Equal(mine, sealed), "%s: by hand %x\nwant    %x", k.Name, mine, sealed)
 	}
 	if *update {
 		text, _ := json.MarshalIndent(all, "", "  ")
@@ -92,9 +87,7 @@ func byHand(t *testing.T, k *known, with []byte) []byte {
 	at := 2 + len(k.KeyID) + 1 + 16
 	nonce := with[at : at+12]
 	header := []byte("\x01" + field(k.KeyID) + "\x00" + string(mac.Sum(nil)[:16]) + string(nonce) + binding)
-	block, err := aes.NewCipher(content)
-	testkit.NoError(t, err)
-	gcm, err := cipher.NewGCM(block)
-	testkit.NoError(t, err)
+	block := testkit.Must(aes.NewCipher(content))
+	gcm := testkit.Must(cipher.NewGCM(block))
 	return append(bytes.Clone(header), gcm.Seal(nil, nonce, plain, header)...)
 }

@@ -16,20 +16,17 @@ import (
 
 func TestParseKeyring(t *testing.T) {
 	one, two := base64.StdEncoding.EncodeToString(testkit.Secret("1")), base64.StdEncoding.EncodeToString(testkit.Secret("2"))
-	keys, err := seal.ParseKeyring("# new\n\r\n orders-2 \t" + two + "\r\norders-1 " + one)
-	testkit.NoError(t, err)
+	keys := testkit.Must(seal.ParseKeyring("# new\n\r\n orders-2 \t" + two + "\r\norders-1 " + one))
 	current, _ := keys.Current(t.Context())
 	old, err := keys.Find(t.Context(), "orders-1", nil)
-	if current.ID != "orders-2" || string(current.Secret) != string(testkit.Secret("2")) || string(old) != string(testkit.Secret("1")) || err != nil {
-		t.Errorf("the current key is %q, %v", current.ID, err)
-	}
+	testkit.Check(t, current.ID == "orders-2" && string(current.Secret) == string(testkit.Secret("2")) &&
+		string(old) == string(testkit.Secret("1")) && err == nil, "the current key is %q, %v", current.ID, err)
 	if _, err := keys.Find(t.Context(), "orders-3", nil); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Errorf("another key: %v", err)
 	}
 	for _, shown := range []string{fmt.Sprint(keys), fmt.Sprintf("%v %+v %#v", keys, keys, keys)} {
-		if strings.Contains(shown, one[:8]) || strings.Contains(shown, "[49 49") || strings.Contains(shown, "0x31, 0x31") || !strings.Contains(shown, "2 keys") {
-			t.Errorf("shown as %s", shown)
-		}
+		testkit.Check(t, !strings.Contains(shown, one[:8]) && !strings.Contains(shown, "[49 49") &&
+			!strings.Contains(shown, "0x31, 0x31") && strings.Contains(shown, "2 keys"), "shown as %s", shown)
 	}
 	for text, want := range map[string]string{
 		"":                                  "there is no key",

@@ -58,21 +58,18 @@ func TestSealOpens(t *testing.T) {
 			return b, c
 		}
 		b, c := draw("one")
-		sealed, err := s.Seal(t.Context(), b, c)
-		testkit.NoError(t, err)
+		sealed := testkit.Must(s.Seal(t.Context(), b, c))
 		got, err := s.Open(t.Context(), b, sealed)
 		testkit.Require(t, err == nil && equal(got, c), "opened %q, %v, of %q", got, err, c)
 		again, _ := s.Seal(t.Context(), b, c)
 		h, _ := envelope.Parse(sealed)
 		same, _ := envelope.Parse(again)
-		if bytes.Equal(again, sealed) || !bytes.Equal(h.Fingerprint, same.Fingerprint) || h.KeyID != "k1" || h.Binding != b {
-			t.Fatalf("sealed twice: %+v and %+v", h, same)
-		}
+		testkit.Require(t, !bytes.Equal(again, sealed) && bytes.Equal(h.Fingerprint, same.Fingerprint) &&
+			h.KeyID == "k1" && h.Binding == b, "sealed twice: %+v and %+v", h, same)
 		other, oc := draw("other")
 		if other != b {
-			if _, err := s.Open(t.Context(), other, sealed); !errors.Is(err, seal.ErrOtherLetter) {
-				t.Fatalf("opened as %+v: %v", other, err)
-			}
+			_, err := s.Open(t.Context(), other, sealed)
+			testkit.Require(t, errors.Is(err, seal.ErrOtherLetter), "opened as %+v: %v", other, err)
 		}
 		otherEnvelope, _ := s.Seal(t.Context(), other, oc)
 		if o, _ := envelope.Parse(otherEnvelope); bytes.Equal(o.Fingerprint, h.Fingerprint) != (other == b && equal(oc, c)) {
@@ -125,9 +122,8 @@ func TestKeysWrong(t *testing.T) {
 	} {
 		_, err := of.sealer.Open(t.Context(), letter, sealed)
 		var named *envelope.Error
-		if !errors.Is(err, of.want) || !errors.As(err, &named) || named.KeyID != "orders-1" || !strings.Contains(err.Error(), `"orders-1"`) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, errors.Is(err, of.want) && errors.As(err, &named) && named.KeyID == "orders-1" &&
+			strings.Contains(err.Error(), `"orders-1"`), "%s: %v", name, err)
 		testkit.Equal(t, name+": an outage", of.want == seal.ErrUnavailable, outage.Away(err))
 		if of.want != seal.ErrUnavailable {
 			continue
@@ -174,8 +170,7 @@ func TestKeysHang(t *testing.T) {
 // Feature D14: Reseal changes the key, and nothing else: the fingerprint stays, so that the letter is recognised.
 func TestReseal(t *testing.T) {
 	before, after := sealer(t, "k1"), sealer(t, "k2", "k1")
-	sealed, err := before.Seal(t.Context(), letter, content)
-	testkit.NoError(t, err)
+	sealed := testkit.Must(before.Seal(t.Context(), letter, content))
 	if _, changed, err := before.Reseal(t.Context(), letter, sealed); err != nil || changed {
 		t.Fatalf("resealed with its own key: %t, %v", changed, err)
 	}
@@ -228,8 +223,7 @@ func TestNew_refuses(t *testing.T) {
 // FuzzOpen: no bytes panic, and none open that were not sealed.
 func FuzzOpen(f *testing.F) {
 	s := sealer(f, "k1")
-	sealed, err := s.Seal(f.Context(), letter, content)
-	testkit.NoError(f, err)
+	sealed := testkit.Must(s.Seal(f.Context(), letter, content))
 	f.Add(sealed, "orders", "4711", 2)
 	f.Add(sealed[:40], "", "", 0)
 	raw, _ := hex.DecodeString("01026b3100" + strings.Repeat("00", 28) + "ffffffffffffffffff01")

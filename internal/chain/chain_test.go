@@ -70,12 +70,10 @@ func TestOwnMessagesPassBy(t *testing.T) {
 func TestRequeued(t *testing.T) {
 	err := Requeued(errBoom)
 	testkit.Check(t, IsAborted(err) && errors.Is(err, errBoom) && errors.Is(err, context.Canceled), "%v", err)
-	if again := Aborted(err); again != err {
-		t.Errorf("told twice: %v", again)
-	}
-	if o := OutcomeOf(err); o.Next != Requeue || o.Why != err {
-		t.Error(o)
-	}
+	again := Aborted(err)
+	testkit.Check(t, again == err, "told twice: %v", again)
+	o := OutcomeOf(err)
+	testkit.Check(t, o.Next == Requeue && o.Why == err, "%v", o)
 }
 
 // Feature I3: so it is for a chain further out, where parts are middlewares of their own.
@@ -93,9 +91,8 @@ func TestRequeueThroughChains(t *testing.T) {
 		}
 	}
 	inner := Enter(requeues)(nil)
-	if _, err := Enter(asks)(inner)(ordinary().msg); seen != Requeue || !errors.Is(err, errBoom) {
-		t.Errorf("%s: %v", seen, err)
-	}
+	_, err := Enter(asks)(inner)(ordinary().msg)
+	testkit.Check(t, seen == Requeue && errors.Is(err, errBoom), "%s: %v", seen, err)
 	seen = Done
 	if _, _ = Enter(asks)(Enter(asks)(inner))(ordinary().msg); seen != Requeue {
 		t.Errorf("%s after two chains", seen)

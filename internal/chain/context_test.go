@@ -71,9 +71,8 @@ func TestAborted(t *testing.T) {
 		f, ok := causes.Find[*classify.Failure](err)
 		testkit.Check(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0,
 			"Aborted(%v) tells %+v", cause, f)
-		if again := Aborted(err); again != err {
-			t.Errorf("Aborted of an aborted error wraps it again: %v", again)
-		}
+		again := Aborted(err)
+		testkit.Check(t, again == err, "Aborted of an aborted error wraps it again: %v", again)
 	}
 }
 

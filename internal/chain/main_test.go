@@ -67,9 +67,8 @@ func (a arrival) check() error {
 
 func (a arrival) want(t testing.TB) {
 	t.Helper()
-	if err := a.check(); err != nil {
-		t.Fatalf("after the chain the message has %v", err)
-	}
+	err := a.check()
+	testkit.Require(t, err == nil, "after the chain the message has %v", err)
 }
 
 // leave runs h in a chain, in a goroutine of its own, and lets it end in any way.

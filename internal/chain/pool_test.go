@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promises P1, P2: calls reused from the pool never mix messages, although handlers scribble, payloads differ in size
@@ -24,17 +26,15 @@ func TestPoolNeverMixes(t *testing.T) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(seed, uint64(w)))
 			for i := range each {
-				if err := passOne(random, fmt.Sprintf("%d-%d", w, i), kept); err != nil {
-					t.Errorf("worker %d: the message has %v", w, err)
-				}
+				err := passOne(random, fmt.Sprintf("%d-%d", w, i), kept)
+				testkit.Check(t, err == nil, "worker %d: the message has %v", w, err)
 			}
 		})
 	}
 	go func() { wg.Wait(); close(kept) }()
 	for release := range kept {
-		if err := release(); err != nil {
-			t.Errorf("a kept call has %v", err)
-		}
+		err := release()
+		testkit.Check(t, err == nil, "a kept call has %v", err)
 	}
 }
 

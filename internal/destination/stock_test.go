@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // looking makes its topics before the first message, as the publisher of NATS does with AutoProvision.
@@ -115,17 +116,15 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: made %v, published %d", name, own.made, own.published)
 		}
 		err := Initialize(row.pub, "orders", "orders.dlq")
-		if (err != nil) != looks || looks && !strings.Contains(err.Error(), `topic "orders.dlq": nats: invalid stream name`) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Check(t, (err != nil) == looks && (!looks ||
+			strings.Contains(err.Error(), `topic "orders.dlq": nats: invalid stream name`)), "%s: %v", name, err)
 		log := watermill.NewCaptureLogger()
 		var notice Notice
 		for range 2 {
 			notice.Log(log, row.pub, "dead letters", "orders-dlq")
 		}
-		if lines := log.Captured()[watermill.InfoLogLevel]; (len(lines) == 1) != row.notice || len(lines) > 1 {
-			t.Errorf("%s: log %v", name, lines)
-		}
+		lines := log.Captured()[watermill.InfoLogLevel]
+		testkit.Check(t, (len(lines) == 1) == row.notice && len(lines) <= 1, "%s: log %v", name, lines)
 	}
 }
 

@@ -74,13 +74,11 @@ func TestCut(t *testing.T) {
 		t.Error("the connection lives")
 	}
 	for range 2 {
-		if conn, err := net.Dial("tcp", p.Addr()); err == nil && echo(conn, "lost") == nil {
-			t.Error("a new connection works")
-		}
+		conn, err := net.Dial("tcp", p.Addr())
+		testkit.Check(t, err != nil || echo(conn, "lost") != nil, "a new connection works")
 	}
-	if n := p.Accepted(); n > 2 {
-		t.Errorf("%d connections", n)
-	}
+	n := p.Accepted()
+	testkit.Check(t, n <= 2, "%d connections", n)
 	p.Heal()
 	works(t, p)
 }

@@ -115,9 +115,8 @@ func TestLongOutage(t *testing.T) {
 		var both sync.WaitGroup
 		for _, id := range []string{"a", "b"} {
 			both.Go(func() {
-				if took, err := until(t, g, id, func() error { return io.EOF }); !givenBack(err) {
-					t.Errorf("%s: after %s: %v", id, took, err)
-				}
+				took, err := until(t, g, id, func() error { return io.EOF })
+				testkit.Check(t, givenBack(err), "%s: after %s: %v", id, took, err)
 			})
 		}
 		both.Wait()

@@ -48,12 +48,10 @@ func TestCloseWhateverThePeerDoes(t *testing.T) {
 						if what == "subscriber" { // a handler never ends
 							least = graceful.Timeout
 						}
-						if took > least+closesWithin || how == alive && (took > least+quickly || err != nil) {
-							t.Errorf("Close took %s: %v", took, err)
-						}
-						if again := closes(); again != err {
-							t.Errorf("closed again: %v", again)
-						}
+						testkit.Check(t, took <= least+closesWithin && (how != alive || took <= least+quickly &&
+							err == nil), "Close took %s: %v", took, err)
+						again := closes()
+						testkit.Check(t, again == err, "closed again: %v", again)
 						testkit.Check(t, took == time.Since(begun), "closed again in %s", time.Since(begun)-took)
 						time.Sleep(2 * time.Minute) // then the test fails for each goroutine that is left
 					})

@@ -90,19 +90,15 @@ func TestDeathsAreRedriven(t *testing.T) {
 		if o := l.Origin; o.Topic != topic || o.ConsumerGroup != topic || o.Exchange != "" || o.RoutingKey != topic {
 			t.Fatalf("%s: %+v", reason, o)
 		}
-		if f := l.Failure; f.Reason != reason || f.Attempts != row.attempts || f.FirstFailedAt.Before(begun) ||
-			!f.LastFailedAt.Equal(f.FirstFailedAt) {
-			t.Errorf("%s: %+v", reason, f)
-		}
+		f := l.Failure
+		testkit.Check(t, f.Reason == reason && f.Attempts == row.attempts && !f.FirstFailedAt.Before(begun) &&
+			f.LastFailedAt.Equal(f.FirstFailedAt), "%s: %+v", reason, f)
 		b.send(dead, amqp091.Publishing{MessageId: d.MessageId, Type: d.Type, Headers: d.Headers, Body: d.Body})
-		if report := b.drain(dead, topic); report.Redriven != 1 || report.Taken != 1 {
-			t.Fatalf("%s: %+v", reason, report)
-		}
+		report := b.drain(dead, topic)
+		testkit.Require(t, report.Redriven == 1 && report.Taken == 1, "%s: %+v", reason, report)
 		back := b.get(topic)
-		if back.MessageId != "m" || back.Type != "order.placed" || string(back.Body) != "body" ||
-			back.Headers["n"] != int32(7) || back.Headers["tenant"] != "acme" {
-			t.Errorf("%s: came back as %+v", reason, back)
-		}
+		testkit.Check(t, back.MessageId == "m" && back.Type == "order.placed" && string(back.Body) == "body" &&
+			back.Headers["n"] == int32(7) && back.Headers["tenant"] == "acme", "%s: came back as %+v", reason, back)
 		for name := range back.Headers {
 			testkit.Check(t, name != "x-death" && !strings.HasPrefix(name, "x-first-"),
 				"%s: came back with %s", reason, name)
@@ -130,9 +126,8 @@ func TestForgedDeaths(t *testing.T) {
 		}
 	}
 	b.send(dead, amqp091.Publishing{Headers: amqp091.Table{"x-death": []any{forged}}}) // past the live queue
-	if report := b.drain(dead, topic); report.Refused != 1 || report.Redriven != 0 || b.ready(topic) != 0 {
-		t.Fatalf("%+v", report)
-	}
+	report := b.drain(dead, topic)
+	testkit.Require(t, report.Refused == 1 && report.Redriven == 0 && b.ready(topic) == 0, "%+v", report)
 	parked := b.get(dead + ".parked")
 	if l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, parked))); l.Origin.Topic != "payments" {
 		t.Errorf("parked as %+v: %v", l.Origin, parked.Headers)

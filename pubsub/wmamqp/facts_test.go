@@ -25,8 +25,7 @@ func (b *broker) stockSubscriber(change ...func(*amqp.Config)) *amqp.Subscriber 
 	for _, f := range change {
 		f(&config)
 	}
-	s, err := amqp.NewSubscriber(config, watermill.NopLogger{})
-	testkit.NoError(b, err)
+	s := testkit.Must(amqp.NewSubscriber(config, watermill.NopLogger{}))
 	b.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -37,8 +36,7 @@ func (b *broker) stockPublisher(change ...func(*amqp.Config)) *amqp.Publisher {
 	for _, f := range change {
 		f(&config)
 	}
-	p, err := amqp.NewPublisher(config, watermill.NopLogger{})
-	testkit.NoError(b, err)
+	p := testkit.Must(amqp.NewPublisher(config, watermill.NopLogger{}))
 	b.Cleanup(func() { _ = p.Close() })
 	return p
 }
@@ -95,9 +93,8 @@ func TestFactWatermillLosesToMissingQueue(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	p := b.stockPublisher(func(c *amqp.Config) { c.Publish.ConfirmDelivery, c.Publish.Mandatory = true, true })
-	if err := p.Publish(b.topic(), message.NewMessage("m", nil)); err != nil {
-		t.Errorf("it is an error: %v", err)
-	}
+	err := p.Publish(b.topic(), message.NewMessage("m", nil))
+	testkit.Check(t, err == nil, "it is an error: %v", err)
 }
 
 // Fact, feature D4: confirms are off by default: what a full queue refuses is lost. TestPublishAfterPolicy shows that
@@ -111,9 +108,8 @@ func TestFactWatermillDoesNotConfirm(t *testing.T) {
 		amqp091.QueueMaxLenArg: 1, amqp091.QueueOverflowArg: amqp091.QueueOverflowRejectPublish,
 	})
 	for range 3 {
-		if err := p.Publish(topic, message.NewMessage("m", nil)); err != nil {
-			t.Errorf("it is an error: %v", err)
-		}
+		err := p.Publish(topic, message.NewMessage("m", nil))
+		testkit.Check(t, err == nil, "it is an error: %v", err)
 	}
 	eventually(t, "one is there", func() bool { return b.ready(topic) == 1 })
 }
@@ -123,11 +119,9 @@ func TestFactLargeHeaderClosesConnection(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()
-	conn, err := amqp091.Dial(b.uri)
-	testkit.NoError(t, err)
+	conn := testkit.Must(amqp091.Dial(b.uri))
 	closed := conn.NotifyClose(make(chan *amqp091.Error, 1))
-	c, err := conn.Channel()
-	testkit.NoError(t, err)
+	c := testkit.Must(conn.Channel())
 	p, _ := amqp.DefaultMarshaler{}.Marshal(message.NewMessage("m", nil))
 	p.Headers["big"] = strings.Repeat("x", 200<<10)
 	if err := c.Publish("", topic, true, false, p); err != nil {
@@ -152,8 +146,7 @@ func TestFactWatermillRedeliversAtClose(t *testing.T) {
 	sub := b.stockSubscriber()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	messages, err := sub.Subscribe(ctx, topic)
-	testkit.NoError(t, err)
+	messages := testkit.Must(sub.Subscribe(ctx, topic))
 	b.next(messages) // which is not settled: its handler runs
 	second := b.subscribe(b.stockSubscriber(), topic)
 	go func() { _ = sub.Close() }()
@@ -170,9 +163,8 @@ func TestFactWatermillInventsMessages(t *testing.T) {
 	b.send(topic, amqp091.Publishing{})
 	b.next(messages).Ack() // it consumes
 	b.must(func(c *amqp091.Channel) error { _, err := c.QueueDelete(topic, false, false, false); return err })
-	if msg := b.next(messages); msg.UUID != "" || len(msg.Payload) != 0 || m.empty.Load() == 0 {
-		t.Errorf("%s", msg.UUID)
-	}
+	msg := b.next(messages)
+	testkit.Check(t, msg.UUID == "" && len(msg.Payload) == 0 && m.empty.Load() != 0, "%s", msg.UUID)
 }
 
 // Fact, promise P3: the context of a message lives on when its connection is lost and another consumer has the message.

@@ -39,9 +39,8 @@ func TestPausesStayAtTheirBound(t *testing.T) {
 			for i := range 100 {
 				began := time.Now()
 				c.pause()
-				if waited := time.Since(began); waited != want {
-					t.Fatalf("from %s on: the wait %d is %s, want %s", first, i, waited, want)
-				}
+				waited := time.Since(began)
+				testkit.Require(t, waited == want, "from %s on: the wait %d is %s, want %s", first, i, waited, want)
 				if want *= 2; want > most {
 					want = most
 				}

@@ -31,8 +31,7 @@ func TestGivenBackOnce(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
-				messages, err := sub.Subscribe(ctx, topic)
-				testkit.NoError(t, err)
+				messages := testkit.Must(sub.Subscribe(ctx, topic))
 				for i := range n/2 + 1 {
 					msg := b.next(messages)
 					switch i % 3 { // the others outlive the grace
@@ -49,9 +48,8 @@ func TestGivenBackOnce(t *testing.T) {
 				}
 				testkit.NoError(t, sub.Close())
 				for range n/2 + 1 {
-					if count := b.get(topic).Headers["x-delivery-count"]; count != int64(1) {
-						t.Errorf("requeued %v times", count)
-					}
+					count := b.get(topic).Headers["x-delivery-count"]
+					testkit.Check(t, count == int64(1), "requeued %v times", count)
 				}
 			})
 		}
@@ -83,9 +81,8 @@ func TestInFlightIdleEnd(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if n := b.ready(topic); n != 0 {
-		t.Errorf("%d messages are left", n)
-	}
+	n := b.ready(topic)
+	testkit.Check(t, n == 0, "%d messages are left", n)
 }
 
 // A connection that has no room for so many channels is an error. Subscriptions that begin at once do not take the
@@ -139,7 +136,6 @@ func TestInFlightRandomName(t *testing.T) {
 	})
 	acks(t, b.next(messages))
 	b.none(messages)
-	if n := named.Load(); n != 1 {
-		t.Errorf("%d queues", n)
-	}
+	n := named.Load()
+	testkit.Check(t, n == 1, "%d queues", n)
 }

@@ -83,9 +83,8 @@ func TestConnectionLost(t *testing.T) {
 				}
 			}
 			p.Heal()
-			if came := b.ack(messages, len(ids)); !slices.Equal(came, ids) {
-				t.Errorf("%q came again", came)
-			}
+			came := b.ack(messages, len(ids))
+			testkit.Check(t, slices.Equal(came, ids), "%q came again", came)
 			eventually(t, "all are acked", func() bool { return b.ready(topic) == 0 })
 		})
 	}

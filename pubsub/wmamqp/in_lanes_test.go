@@ -266,9 +266,8 @@ func TestLanesStartAnewBeforeTheConsumerTimeout(t *testing.T) {
 		return true
 	})
 	j.complete(3, 10)
-	if n := again.Load(); n != 9 {
-		t.Errorf("%d came again, and 9 waited behind the slow one", n)
-	}
+	n := again.Load()
+	testkit.Check(t, n == 9, "%d came again, and 9 waited behind the slow one", n)
 }
 
 // plain is a topology of a user's, which declares queues without arguments.

@@ -49,8 +49,7 @@ func TestSubscribeContext(t *testing.T) {
 	sub := b.subscriber(patient)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	messages, err := sub.Subscribe(ctx, one)
-	testkit.NoError(t, err)
+	messages := testkit.Must(sub.Subscribe(ctx, one))
 	others := b.subscribe(sub, two)
 	b.send(one, amqp091.Publishing{MessageId: "1"})
 	b.send(one, amqp091.Publishing{MessageId: "2"})
@@ -121,7 +120,6 @@ func TestQueueDeleted(t *testing.T) {
 		}) == nil
 	})
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
-	if msg := b.next(messages); msg.UUID != "m" || s.empty.Load() != 0 {
-		t.Errorf("%q, %d empty", msg.UUID, s.empty.Load())
-	}
+	msg := b.next(messages)
+	testkit.Check(t, msg.UUID == "m" && s.empty.Load() == 0, "%q, %d empty", msg.UUID, s.empty.Load())
 }

@@ -60,16 +60,14 @@ type broker struct {
 func newBroker(t testing.TB) *broker {
 	t.Helper()
 	uri := services.AMQP(t)
-	conn, err := amqp091.Dial(uri)
-	testkit.NoError(t, err)
+	conn := testkit.Must(amqp091.Dial(uri))
 	t.Cleanup(func() { _ = conn.Close() })
 	return &broker{t, uri, conn}
 }
 
 func (b *broker) do(f func(*amqp091.Channel) error) error {
 	b.Helper()
-	c, err := b.conn.Channel()
-	testkit.NoError(b, err)
+	c := testkit.Must(b.conn.Channel())
 	defer func() { _ = c.Close() }()
 	return f(c)
 }
@@ -167,8 +165,7 @@ func (b *broker) publisher(change ...func(*wmamqp.PublisherConfig)) *wmamqp.Publ
 	for _, f := range change {
 		f(&config)
 	}
-	p, err := wmamqp.NewPublisher(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
-	testkit.NoError(b, err)
+	p := testkit.Must(wmamqp.NewPublisher(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config))
 	b.Cleanup(func() { b.closed("the publisher", p.Close()) })
 	return p
 }
@@ -179,8 +176,7 @@ func (b *broker) subscriber(change ...func(*wmamqp.SubscriberConfig)) *wmamqp.Su
 	for _, f := range change {
 		f(&config)
 	}
-	s, err := wmamqp.NewSubscriber(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config)
-	testkit.NoError(b, err)
+	s := testkit.Must(wmamqp.NewSubscriber(cmp.Or(config.AMQP.Connection.AmqpURI, b.uri), config))
 	b.Cleanup(func() { b.closed("the subscriber", s.Close()) })
 	return s
 }
@@ -189,8 +185,7 @@ func (b *broker) subscribe(s message.Subscriber, topic string) <-chan *message.M
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	messages, err := s.Subscribe(ctx, topic)
-	testkit.NoError(b, err)
+	messages := testkit.Must(s.Subscribe(ctx, topic))
 	return messages
 }
 
@@ -205,8 +200,7 @@ func (b *broker) next(messages <-chan *message.Message) *message.Message {
 func (b *broker) run(topic string, sub message.Subscriber, dead message.Publisher, config poison.QueueConfig, h message.NoPublishHandlerFunc) (stop func()) {
 	b.Helper()
 	config.Origin = wmamqp.Origin
-	queue, err := poison.NewQueue(dead, config)
-	testkit.NoError(b, err)
+	queue := testkit.Must(poison.NewQueue(dead, config))
 	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddMiddleware(queue.Middleware)
 		router.AddConsumerHandler("billing", topic, sub, h)

@@ -22,9 +22,8 @@ func TestReservedNames(t *testing.T) {
 		msg.Metadata[name] = "of " + name
 	}
 	p := write(t, wmamqp.Marshaler{}, msg)
-	if _, routed := p.Headers["CC"]; routed || p.Headers["_watermill_message_uuid"] != "id" {
-		t.Errorf("%v", p.Headers)
-	}
+	_, routed := p.Headers["CC"]
+	testkit.Check(t, !routed && p.Headers["_watermill_message_uuid"] == "id", "%v", p.Headers)
 	if again := read(t, wmamqp.Marshaler{}, delivery(p.Headers, "")); !again.Equals(msg) {
 		t.Errorf("%v is not %v", again.Metadata, msg.Metadata)
 	}
@@ -47,8 +46,7 @@ func TestForgedCarriedValue(t *testing.T) {
 	d := delivery(headers, "")
 	d.MessageId, d.ReplyTo, d.Priority = "id", "thief", 9
 	ours := read(t, wmamqp.Marshaler{}, d)
-	raw, err := base64.RawStdEncoding.DecodeString(ours.Metadata[wmamqp.KeyHeaders])
-	testkit.NoError(t, err)
+	raw := testkit.Must(base64.RawStdEncoding.DecodeString(ours.Metadata[wmamqp.KeyHeaders]))
 	raw[len(raw)-1] ^= 1 // as another process, or a forger, seals it
 	forged := ours.Copy()
 	forged.Metadata[wmamqp.KeyHeaders] = base64.RawStdEncoding.EncodeToString(raw)
@@ -60,9 +58,8 @@ func TestForgedCarriedValue(t *testing.T) {
 	passedOn := write(t, wmamqp.Marshaler{}, ours.Copy()) // a handler's copy has another context
 	forged.SetContext(chain.Returning(t.Context()))
 	for name, p := range map[string]amqp091.Publishing{"passed on": passedOn, "on its way back": write(t, wmamqp.Marshaler{}, forged)} {
-		if p.Headers["n"] != int32(1) || p.Headers[wmamqp.KeyHeaders] != "own" || p.ReplyTo != "thief" || p.Priority != 9 || p.MessageId != "id" {
-			t.Errorf("%s: %#v", name, p)
-		}
+		testkit.Check(t, p.Headers["n"] == int32(1) && p.Headers[wmamqp.KeyHeaders] == "own" && p.ReplyTo == "thief" &&
+			p.Priority == 9 && p.MessageId == "id", "%s: %#v", name, p)
 	}
 }
 
@@ -84,9 +81,8 @@ func TestHostileMetadata(t *testing.T) {
 	}
 	long := message.NewMessage("id", nil)
 	long.Metadata[strings.Repeat("k", 256)] = "v"
-	if back := read(t, wmamqp.Marshaler{}, delivery(write(t, wmamqp.Marshaler{}, long).Headers, "")); !reflect.DeepEqual(back.Metadata, long.Metadata) {
-		t.Errorf("a name of 256 bytes: %v", back.Metadata)
-	}
+	back := read(t, wmamqp.Marshaler{}, delivery(write(t, wmamqp.Marshaler{}, long).Headers, ""))
+	testkit.Check(t, reflect.DeepEqual(back.Metadata, long.Metadata), "a name of 256 bytes: %v", back.Metadata)
 	if _, err := (wmamqp.Marshaler{}).Marshal(nil); err == nil {
 		t.Error("a nil message")
 	}

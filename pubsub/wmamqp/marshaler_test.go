@@ -36,15 +36,13 @@ func delivery(headers amqp091.Table, body string) amqp091.Delivery {
 
 func read(t testing.TB, m wmamqp.Marshaler, d amqp091.Delivery) *message.Message {
 	t.Helper()
-	msg, err := m.Unmarshal(d)
-	testkit.NoError(t, err)
+	msg := testkit.Must(m.Unmarshal(d))
 	return msg
 }
 
 func write(t testing.TB, m wmamqp.Marshaler, msg *message.Message) amqp091.Publishing {
 	t.Helper()
-	p, err := m.Marshal(msg)
-	testkit.NoError(t, err)
+	p := testkit.Must(m.Marshal(msg))
 	return p
 }
 
@@ -57,9 +55,8 @@ func TestHeadersAreReadable(t *testing.T) {
 		"time": "2023-11-14T22:13:20Z", "void": "", "table": `{"deep":{"t":"1970-01-01T00:00:05Z","x":[null,"s",2]},"n":1}`, "array": `[1,"two",{"three":3}]`,
 		"x-death": `[{"count":2,"exchange":"","queue":"orders","reason":"rejected","routing-keys":["orders"],"time":"2023-11-14T22:13:20Z"}]`,
 	} {
-		if got, ok := msg.Metadata[key]; !ok || got != want {
-			t.Errorf("%s is %q, not %q", key, got, want)
-		}
+		got, ok := msg.Metadata[key]
+		testkit.Check(t, ok && got == want, "%s is %q, not %q", key, got, want)
 	}
 }
 
@@ -94,9 +91,8 @@ func TestChangedMetadataIsText(t *testing.T) {
 	msg.Metadata["a"] = "one"
 	delete(msg.Metadata, "c")
 	p := write(t, wmamqp.Marshaler{}, msg)
-	if p.Headers["a"] != "one" || p.Headers["b"] != int32(2) || len(p.Headers) != 3 || p.ReplyTo != "answers" {
-		t.Errorf("%#v", p)
-	}
+	testkit.Check(t, p.Headers["a"] == "one" && p.Headers["b"] == int32(2) && len(p.Headers) == 3 &&
+		p.ReplyTo == "answers", "%#v", p)
 	output := message.NewMessage("another", nil) // of a handler that passes metadata on
 	output.Metadata = msg.Metadata
 	if p := write(t, wmamqp.Marshaler{}, output); p.MessageId != "" || p.ReplyTo != "" || p.Headers["b"] != int32(2) {
@@ -154,19 +150,16 @@ func TestInnerThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			msg := read(t, wmamqp.Marshaler{Inner: inner{unmarshal: f}}, delivery(amqp091.Table{"n": int32(1), "_watermill_message_uuid": "id"}, "raw"))
-			if err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked]); err == nil {
-				t.Error("not marked")
-			}
+			err := deadletter.Marked(msg.Metadata[deadletter.KeyMarked])
+			testkit.Check(t, err != nil, "not marked")
 			testkit.Check(t, string(msg.Payload) == "raw" && msg.UUID == "id" && msg.Metadata["n"] == "1",
 				"%q %q %v", msg.Payload, msg.UUID, msg.Metadata)
 		})
 	}
 	fine := inner{unmarshal: func() (*message.Message, error) { return &message.Message{UUID: "own"}, nil }}
 	msg := read(t, wmamqp.Marshaler{Inner: fine}, delivery(nil, "x"))
-	if deadletter.Marked(msg.Metadata[deadletter.KeyMarked]) != nil || msg.UUID != "own" || msg.Acked() == nil {
-		t.Errorf("%#v", msg)
-	}
-	if p := write(t, wmamqp.Marshaler{Inner: amqp.DefaultMarshaler{NotPersistentDeliveryMode: true}}, msg); p.DeliveryMode != amqp091.Persistent {
-		t.Error("not persistent")
-	}
+	testkit.Check(t, deadletter.Marked(msg.Metadata[deadletter.KeyMarked]) == nil && msg.UUID == "own" &&
+		msg.Acked() != nil, "%#v", msg)
+	p := write(t, wmamqp.Marshaler{Inner: amqp.DefaultMarshaler{NotPersistentDeliveryMode: true}}, msg)
+	testkit.Check(t, p.DeliveryMode == amqp091.Persistent, "not persistent")
 }

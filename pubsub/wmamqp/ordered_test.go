@@ -25,8 +25,7 @@ func (b *broker) ordered(topic string, db *sql.DB, delay, standsBy time.Duration
 	config := spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{},
 		Ordered: &spillway.OrderedConfig{Delays: []time.Duration{delay, delay, delay, delay}}}
 	config.Queue.Origin = wmamqp.Origin
-	channel, err := spillway.New(b.Context(), config)
-	testkit.NoError(b, err)
+	channel := testkit.Must(spillway.New(b.Context(), config))
 	sub := b.subscriber(keyed(4), patient, func(c *wmamqp.SubscriberConfig) { *wmamqp.StandsBy(c) = standsBy })
 	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
 		channel.Attach(router)
@@ -67,9 +66,8 @@ func TestOrderedGoesOnWithTheNextConsumer(t *testing.T) {
 			var seen list
 			b.ordered(topic, db, time.Millisecond, row.standsBy, func(id string) error { seen.add(id); return nil })
 			eventually(t, "all are handled, and nothing is parked", func() bool { return len(seen.get()) >= len(want) && parked(t, db) == 0 })
-			if got := seen.get(); strings.Join(got, " ") != strings.Join(want, " ") {
-				t.Errorf("handled %v, want %v", got, want)
-			}
+			got := seen.get()
+			testkit.Check(t, strings.Join(got, " ") == strings.Join(want, " "), "handled %v, want %v", got, want)
 		})
 	}
 }
@@ -91,7 +89,6 @@ func TestOrderedParksOnce(t *testing.T) {
 	}
 	eventually(t, "all are acked", func() bool { return len(seen.get()) == 3 && parked(t, db) == 4 && b.ready(topic) == 0 })
 	lanes := 0
-	if err := db.QueryRow(`SELECT count(DISTINCT lane) FROM spillway_parked`).Scan(&lanes); err != nil || lanes != 3 {
-		t.Errorf("%d sequences: %v", lanes, err)
-	}
+	err := db.QueryRow(`SELECT count(DISTINCT lane) FROM spillway_parked`).Scan(&lanes)
+	testkit.Check(t, err == nil && lanes == 3, "%d sequences: %v", lanes, err)
 }

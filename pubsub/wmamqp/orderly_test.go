@@ -57,7 +57,6 @@ func TestOrderlyEndLogsNoError(t *testing.T) {
 	}
 	b.closed("the publisher", dead.Close())
 	time.Sleep(500 * time.Millisecond) // for what comes late
-	if errors := logger.Errors(); len(errors) != 0 {
-		t.Errorf("logged %v", errors)
-	}
+	errors := logger.Errors()
+	testkit.Check(t, len(errors) == 0, "logged %v", errors)
 }

@@ -129,9 +129,8 @@ func TestPlacingAtClose(t *testing.T) {
 			b.closed("the subscriber", <-closed)
 			want := slices.Concat(ids[:1], ids[2:3], ids[4:])
 			again := b.subscribe(b.subscriber(), topic)
-			if came := b.ack(again, len(want)); !slices.Equal(came, want) {
-				t.Errorf("%q came again, want %q", came, want)
-			}
+			came := b.ack(again, len(want))
+			testkit.Check(t, slices.Equal(came, want), "%q came again, want %q", came, want)
 			b.none(again)
 		})
 	}

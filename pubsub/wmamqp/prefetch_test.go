@@ -59,9 +59,8 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 				if want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4)); d.Count != want {
 					t.Errorf("message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
 				}
-				if n, _ := wmamqp.DeliveryCount(msg); i == 0 && n != 0 {
-					t.Errorf("%d deliveries are counted of a message that was requeued", n)
-				}
+				n, _ := wmamqp.DeliveryCount(msg)
+				testkit.Check(t, i != 0 || n == 0, "%d deliveries are counted of a message that was requeued", n)
 				acks(t, msg)
 			}
 			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
@@ -109,10 +108,8 @@ func TestCloseAtShutValve(t *testing.T) {
 	msg.Nack()
 	b.unfetched(topic, 3)
 	testkit.Within(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
-	if _, open := <-messages; open {
-		t.Error("a message came after Close")
-	}
-	if n := b.ready(topic); n != 3 {
-		t.Errorf("%d messages are left of 3", n)
-	}
+	_, open := <-messages
+	testkit.Check(t, !open, "a message came after Close")
+	n := b.ready(topic)
+	testkit.Check(t, n == 3, "%d messages are left of 3", n)
 }

@@ -80,9 +80,8 @@ func TestHeadersTooLarge(t *testing.T) {
 	if err := p.Publish(name, sized(10)); err != nil {
 		t.Error(err)
 	}
-	if got := b.get(name); len(got.Headers["big"].(string)) != fits {
-		t.Error("cut")
-	}
+	got := b.get(name)
+	testkit.Check(t, len(got.Headers["big"].(string)) == fits, "cut")
 }
 
 // Feature D5: the destinations are there after start-up: durable quorum queues, or the type asked for; those that were
@@ -95,9 +94,8 @@ func TestInitializeTopics(t *testing.T) {
 	p := b.publisher()
 	testkit.NoError(t, p.InitializeTopics(topic+".dlq", topic+".other"))
 	for _, name := range []string{topic + ".dlq", topic + ".other"} {
-		if err := p.Publish(name, message.NewMessage("id", nil)); err != nil {
-			t.Error(err)
-		}
+		err := p.Publish(name, message.NewMessage("id", nil))
+		testkit.Check(t, err == nil, "%v", err)
 	}
 	b.declareWith(topic+".dlq", wmamqp.QuorumQueue(nil)) // the same arguments are no error
 	says(t, p.InitializeTopics("amq.forbidden"), `"amq.forbidden"`, "declare it")
@@ -127,12 +125,10 @@ func TestExchange(t *testing.T) {
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "closed", "404") // and not "no confirm within 10 s"
 	says(t, p.Publish(topic, message.NewMessage("id", nil)), "NO_ROUTE")      // declared again, nothing bound
 	testkit.NoError(t, p.InitializeTopics(topic))
-	if err := p.Publish(topic, message.NewMessage("id", nil)); err != nil {
-		t.Error(err)
-	}
-	if n := b.ready(topic); n != 2 {
-		t.Errorf("%d messages", n)
-	}
+	err := p.Publish(topic, message.NewMessage("id", nil))
+	testkit.Check(t, err == nil, "%v", err)
+	n := b.ready(topic)
+	testkit.Check(t, n == 2, "%d messages", n)
 }
 
 // Promise P1: a configuration that could lose a message is an error at construction.

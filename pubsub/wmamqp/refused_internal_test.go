@@ -20,9 +20,8 @@ func TestNodeOfQueueIsDown(t *testing.T) {
 		err := fmt.Errorf("wmamqp: backlog: %w", &amqp091.Error{Code: amqp091.NotFound, Reason: reason, Server: true})
 		testkit.Check(t, isNodeDown(err) == want, "%s: %t", reason, !want)
 	}
-	if isNodeDown(&amqp091.Error{Code: amqp091.AccessRefused, Reason: "down or inaccessible"}) || isNodeDown(nil) {
-		t.Error("another refusal is taken for a node that is down")
-	}
+	testkit.Check(t, !isNodeDown(&amqp091.Error{Code: amqp091.AccessRefused, Reason: "down or inaccessible"}) &&
+		!isNodeDown(nil), "another refusal is taken for a node that is down")
 }
 
 // Decision 21: what wmamqp's publisher says of a nack and of silence holds messages for a while, and what it says of a

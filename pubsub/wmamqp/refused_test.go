@@ -86,9 +86,8 @@ func TestLetterOfAnything(t *testing.T) {
 	queue := lettersOf(dead, topic)
 	for name, msg := range hostile(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := queue.Place(msg.Copy(), errors.New("failed")); err != nil {
-				t.Fatalf("%.500v", err)
-			}
+			err := queue.Place(msg.Copy(), errors.New("failed"))
+			testkit.Require(t, err == nil, "%.500v", err)
 			d := b.get(topic + ".dlq")
 			letter := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, d)))
 			if d.Expiration != "" || d.UserId != "" || d.DeliveryMode != amqp091.Persistent || string(d.Body) != string(msg.Payload) {
@@ -170,10 +169,9 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 		b.must(func(c *amqp091.Channel) error { _, err := c.QueuePurge(elsewhere, false); return err })
 		testkit.NoError(t, lettersOf(p, topic).Place(message.NewMessage("m", []byte("body")), classify.Permanent(errors.New("failed"))))
 		d := b.get(topic + ".dlq")
-		if d.Expiration != "" || d.DeliveryMode != amqp091.Persistent || string(d.Body) != "body" ||
-			d.Headers[poison.KeyFailureClass] != "permanent" || b.ready(elsewhere) != 0 {
-			t.Errorf("%s: expiration %q, mode %d, body %q, headers %v", name, d.Expiration, d.DeliveryMode, d.Body, d.Headers)
-		}
+		testkit.Check(t, d.Expiration == "" && d.DeliveryMode == amqp091.Persistent && string(d.Body) == "body" &&
+			d.Headers[poison.KeyFailureClass] == "permanent" && b.ready(elsewhere) == 0,
+			"%s: expiration %q, mode %d, body %q, headers %v", name, d.Expiration, d.DeliveryMode, d.Body, d.Headers)
 	}
 }
 

@@ -18,17 +18,15 @@ func TestConsumingResumedInTheLog(t *testing.T) {
 	b := newBroker(t)
 	logger, name := &testkit.Log{}, b.topic()
 	messages := b.subscribe(b.subscriber(inFlight(3), func(c *wmamqp.SubscriberConfig) { c.Logger = logger }), name)
-	other, err := amqp091.Dial(b.uri)
-	testkit.NoError(t, err)
+	other := testkit.Must(amqp091.Dial(b.uri))
 	defer func() { _ = other.Close() }()
 	eventually(t, "another connection has the queue for itself", func() bool {
-		c, err := other.Channel()
-		testkit.NoError(t, err)
+		c := testkit.Must(other.Channel())
 		defer func() { _ = c.Close() }()
 		if _, err := c.QueueDelete(name, false, false, false); err != nil {
 			return false
 		}
-		_, err = c.QueueDeclare(name, true, false, true, false, nil) // the subscriber may be faster
+		_, err := c.QueueDeclare(name, true, false, true, false, nil) // the subscriber may be faster
 		return err == nil
 	})
 	eventually(t, "several tries of each consumer", func() bool {
@@ -46,9 +44,8 @@ func TestConsumingResumedInTheLog(t *testing.T) {
 	})
 	b.send(name, amqp091.Publishing{Body: []byte("m")})
 	b.next(messages).Ack()
-	if errors := logger.Errors(); len(errors) != 1 {
-		t.Errorf("Error lines: %v", errors)
-	}
+	errors := logger.Errors()
+	testkit.Check(t, len(errors) == 1, "Error lines: %v", errors)
 	if n := len(logger.Lines(watermill.InfoLogLevel, "Consuming has begun again")); n != 1 {
 		t.Errorf("%d Info lines for the end", n)
 	}
@@ -90,12 +87,10 @@ func TestDialledAgainInTheLog(t *testing.T) {
 		})
 		b.next(messages).Ack()
 		for of, logger := range logs {
-			if errors := logger.Errors(); len(errors) != outage {
-				t.Errorf("%s: Error lines after %d outages: %v", of, outage, errors)
-			}
-			if n := len(logger.Lines(watermill.InfoLogLevel, "Cannot reconnect")); n != outage {
-				t.Errorf("%s: %d Info lines with the cause after %d outages", of, n, outage)
-			}
+			errors := logger.Errors()
+			testkit.Check(t, len(errors) == outage, "%s: Error lines after %d outages: %v", of, outage, errors)
+			n := len(logger.Lines(watermill.InfoLogLevel, "Cannot reconnect"))
+			testkit.Check(t, n == outage, "%s: %d Info lines with the cause after %d outages", of, n, outage)
 		}
 	}
 }

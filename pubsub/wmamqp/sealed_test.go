@@ -40,15 +40,13 @@ func TestSealed(t *testing.T) {
 	raw := b.get(topic + ".dlq")
 	delete(raw.Headers, "x-delivery-count")
 	all := fmt.Sprintf("%s %+v", raw.Body, raw)
-	if strings.Contains(all, "4111") || strings.Contains(all, person) || !bytes.Contains(raw.Body, []byte("first")) {
-		t.Errorf("the dead-letter queue shows %q", all)
-	}
+	testkit.Check(t, !strings.Contains(all, "4111") && !strings.Contains(all, person) &&
+		bytes.Contains(raw.Body, []byte("first")), "the dead-letter queue shows %q", all)
 	letter := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, raw)))
 	testkit.Is(t, testkit.Err(letter.Open(t.Context(), sealer(t, "lost"))), seal.ErrUnknownKey)
 	opened := testkit.Must(letter.Open(t.Context(), keys))
 	got := write(t, wmamqp.Marshaler{}, opened.Original)
-	if opened.Original.UUID != "id-1" || string(got.Body) != secret || got.MessageId != "m-1" || got.CorrelationId != person ||
-		got.Headers["customer"] != person || got.Headers["n"] != int32(4111) || len(got.Headers) != 3 {
-		t.Errorf("opened %q as %+v", opened.Original.UUID, got)
-	}
+	testkit.Check(t, opened.Original.UUID == "id-1" && string(got.Body) == secret && got.MessageId == "m-1" &&
+		got.CorrelationId == person && got.Headers["customer"] == person && got.Headers["n"] == int32(4111) &&
+		len(got.Headers) == 3, "opened %q as %+v", opened.Original.UUID, got)
 }

@@ -41,9 +41,8 @@ func TestRedeliveryIsTheSameMessage(t *testing.T) {
 				first.Nack()
 				again := b.next(messages)
 				testkit.Check(t, maps.Equal(before, again.Metadata), "first %v\nagain %v", before, again.Metadata)
-				if d, _ := wmamqp.Counts(again); !d.Redelivered || d.Count != b2i(kind == "quorum") {
-					t.Errorf("%+v", d)
-				}
+				d, _ := wmamqp.Counts(again)
+				testkit.Check(t, d.Redelivered && d.Count == b2i(kind == "quorum"), "%+v", d)
 				testkit.Check(t, headers == nil || again.Metadata["int16"] == "-1600", "%v", again.Metadata)
 				acks(t, again)
 			})
@@ -73,9 +72,8 @@ func TestOrigin(t *testing.T) {
 		nil:          {},
 		{UUID: "id"}: {MessageID: "id"},
 	} {
-		if got := wmamqp.Origin(msg); !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, not %+v", got, want)
-		}
+		got := wmamqp.Origin(msg)
+		testkit.Check(t, reflect.DeepEqual(got, want), "%+v, not %+v", got, want)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // Promise P1: from RabbitMQ 4 on, where a quorum queue drops what was requeued 20 times, the limit is lifted; before,
@@ -23,9 +25,8 @@ func TestDeliveryLimit(t *testing.T) {
 		config := PublisherConfig{}
 		config.AMQP.Queue.Arguments = row.given
 		server := &amqp091.Connection{Properties: amqp091.Table{"version": row.version}}
-		if got := (&Publisher{config: config}).queueArguments(server); !reflect.DeepEqual(got, row.want) {
-			t.Errorf("%v on %q: %v", row.given, row.version, got)
-		}
+		got := (&Publisher{config: config}).queueArguments(server)
+		testkit.Check(t, reflect.DeepEqual(got, row.want), "%v on %q: %v", row.given, row.version, got)
 	}
 }
 
@@ -49,8 +50,7 @@ func TestKeyOfLimitedQueue(t *testing.T) {
 		if row.keyed {
 			config.Key = func(*message.Message) string { return "" }
 		}
-		if err := config.checkLimit(row.arguments, row.major); (err != nil) != row.refused {
-			t.Errorf("%s: %v", row.what, err)
-		}
+		err := config.checkLimit(row.arguments, row.major)
+		testkit.Check(t, (err != nil) == row.refused, "%s: %v", row.what, err)
 	}
 }

@@ -48,9 +48,8 @@ func TestConsumersVanish(t *testing.T) {
 			vanish(t, queue)
 			b.send(queue, amqp091.Publishing{Body: []byte("m")})
 			b.next(messages).Ack()
-			if n := len(logger.Lines(watermill.ErrorLogLevel, "The broker has no consumer of the queue")); n != 1 {
-				t.Errorf("%d lines", n)
-			}
+			n := len(logger.Lines(watermill.ErrorLogLevel, "The broker has no consumer of the queue"))
+			testkit.Check(t, n == 1, "%d lines", n)
 		})
 	}
 }
