@@ -24,9 +24,9 @@ func TestSlowAnswerStaysBehind(t *testing.T) {
 		ask := func(q *askonce.Question, every time.Duration, want string, ask func(context.Context) ([]byte, error)) {
 			t.Helper()
 			time.Sleep(2 * time.Millisecond) // the clock of SQLite goes by milliseconds
-			if a, err := q.Ask(t.Context(), every, ask); err != nil || string(a.Text) != want || a.Age < 0 {
-				t.Errorf("%q, %s, %v, want %q", a.Text, a.Age, err, want)
-			}
+			a, err := q.Ask(t.Context(), every, ask)
+			testkit.Check(t, err == nil && string(a.Text) == want && a.Age >= 0, "%q, %s, %v, want %q", a.Text, a.Age,
+				err, want)
 		}
 		says := func(text string) func(context.Context) ([]byte, error) {
 			return func(context.Context) ([]byte, error) { return []byte(text), nil }
@@ -40,9 +40,8 @@ func TestSlowAnswerStaysBehind(t *testing.T) {
 		ask(quick, time.Hour, "2", says("asked within the hour"))
 		ask(slow, always, "3", says("3"))
 		ask(quick, time.Hour, "3", says("asked within the hour"))
-		if _, err := d.Open(t, address).Exec(`UPDATE spillway_answers SET turn_at = turn_at + 86400000000, answered_at = answered_at + 86400000000`); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(d.Open(t, address).Exec(`UPDATE spillway_answers
+			SET turn_at = turn_at + 86400000000, answered_at = answered_at + 86400000000`))
 		ask(slow, time.Hour, "4", says("4")) // the clock went back by a day
 		ask(quick, time.Hour, "4", says("asked within the hour"))
 	})

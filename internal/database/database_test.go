@@ -50,13 +50,11 @@ func TestWrite(t *testing.T) {
 		}
 		writers.Wait()
 		db := database.Of(d.kind, d.open(t, address))
-		if sum := text(t, db.DB(), `SELECT SUM(n) FROM pair`); sum != "4" || len(runs) < 3 && d.kind != database.SQLite {
-			t.Errorf("the sum is %s after %d runs", sum, len(runs))
-		}
+		testkit.Equal(t, "sum", text(t, db.DB(), `SELECT SUM(n) FROM pair`), "4")
+		testkit.Check(t, len(runs) >= 3 || d.kind == database.SQLite, "%d runs", len(runs))
 		boom, tries := errors.New("boom"), 0
-		if err := db.Write(t.Context(), func(*sql.Tx) error { tries++; return boom }); err != boom || tries != 1 {
-			t.Error(err, tries)
-		}
+		testkit.Is(t, db.Write(t.Context(), func(*sql.Tx) error { tries++; return boom }), boom)
+		testkit.Equal(t, "tries", tries, 1)
 	})
 }
 
@@ -96,9 +94,7 @@ func TestExec_waitsInTheRow(t *testing.T) {
 		return nil
 	})
 	testkit.Is(t, err, nil)
-	if n, err := db.Exec(t.Context(), `INSERT INTO t VALUES (1), (2)`); n != 2 || err != nil {
-		t.Error(n, err)
-	}
+	testkit.Returns(t, int64(2))(db.Exec(t.Context(), `INSERT INTO t VALUES (1), (2)`))
 }
 
 // Feature I1: the clocks agree with each other and with the test's, on each database, and what is bound comes back.
@@ -107,15 +103,13 @@ func TestStatement(t *testing.T) {
 		db := database.Of(d.kind, d.fresh(t))
 		var ms, us int64
 		testkit.NoError(t, db.DB().QueryRow(db.Statement(`SELECT now_ms(), now_us()`)).Scan(&ms, &us))
-		if now := time.Now().UnixMilli(); ms < now-5000 || ms > now+5000 || us/1000 < ms-1000 || us/1000 > ms+1000 {
-			t.Error(ms, us, now)
-		}
+		now := time.Now().UnixMilli()
+		testkit.Check(t, max(ms-now, now-ms) <= 5000 && max(us/1000-ms, ms-us/1000) <= 1000, "%d, %d, %d", ms, us, now)
 		types := map[database.Kind]string{database.Postgres: `a text, b bytea`, database.MySQL: `a VARBINARY(99), b LONGBLOB`, database.SQLite: `a TEXT, b TEXT`}
 		exec(t, db.DB(), `CREATE TABLE t (`+types[d.kind]+`)`)
 		const readable, hostile = "naïve 🙂", "\x00\xff'"
-		if _, err := db.Exec(t.Context(), db.Statement(`INSERT INTO t VALUES (?, ?)`), db.Text(readable), db.Bytes(hostile)); err != nil {
-			t.Fatal(err)
-		}
+		insert := db.Statement(`INSERT INTO t VALUES (?, ?)`)
+		testkit.Must(db.Exec(t.Context(), insert, db.Text(readable), db.Bytes(hostile)))
 		var a, b []byte
 		err := db.DB().QueryRow(db.Statement(`SELECT a, b FROM t WHERE a = ? AND b = ?`), db.Text(readable), db.Bytes(hostile)).Scan(&a, &b)
 		testkit.Check(t, err == nil && string(a) == readable && string(b) == hostile, "%q, %q, %v", a, b, err)
@@ -130,9 +124,9 @@ func TestTooLarge(t *testing.T) {
 		limit := db.Largest()
 		testkit.Require(t, (limit > 0) == (d.kind == database.MySQL), "%v", limit)
 		_, err = db.Exec(t.Context(), `INSERT INTO missing VALUES (1)`)
-		if err == nil || db.TooLarge(err, 100) || db.TooLarge(nil, 1<<40) || db.TooLarge(context.Canceled, 1<<40) {
-			t.Error(err)
-		}
+		testkit.Check(t, err != nil && !db.TooLarge(err, 100) && !db.TooLarge(nil, 1<<40) &&
+			!db.TooLarge(context.Canceled, 1<<40),
+			"%v is too large", err)
 		for _, e := range map[database.Kind][]error{
 			database.Postgres: {stateError("54000")},
 			database.MySQL: {&mysqldriver.MySQLError{Number: 1153}, &mysqldriver.MySQLError{Number: 1118}, mysqldriver.ErrPktTooLarge,
@@ -180,9 +174,7 @@ func (r *oneRow) Next(to []driver.Value) error {
 // be.
 func TestDetect(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
-		if db, err := database.Detect(t.Context(), d.fresh(t)); err != nil || db.Kind() != d.kind {
-			t.Error(db, err)
-		}
+		testkit.Equal(t, "kind", testkit.Must(database.Detect(t.Context(), d.fresh(t))).Kind(), d.kind)
 	})
 	for version, want := range map[string]database.Kind{
 		"8.0.36-0ubuntu0.22.04.1": database.MySQL, "8.4.3": database.MySQL, "9.1.0": database.MySQL, "10.6.18-MariaDB-log": database.MySQL,
@@ -198,8 +190,9 @@ func TestDetect(t *testing.T) {
 		if version == "" {
 			says = "unknown function"
 		}
-		if want == "" && (err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "PostgreSQL 11, MySQL 8.0.13, MariaDB 10.6, SQLite 3.35")) {
-			t.Errorf("%q: %v", version, err)
+		if want == "" {
+			testkit.Says(t, err, says)
+			testkit.Says(t, err, "PostgreSQL 11, MySQL 8.0.13, MariaDB 10.6, SQLite 3.35")
 		}
 		_ = pool.Close()
 	}

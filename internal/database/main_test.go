@@ -93,18 +93,16 @@ func (d testDatabase) fresh(t testing.TB, statements ...string) *sql.DB {
 func exec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		_, err := db.Exec(statement)
+		testkit.Require(t, err == nil, "%s: %v", statement, err)
 	}
 }
 
 func text(t testing.TB, db *sql.DB, question string) string {
 	t.Helper()
 	var s sql.NullString
-	if err := db.QueryRow(question).Scan(&s); err != nil {
-		t.Fatalf("%s: %v", question, err)
-	}
+	err := db.QueryRow(question).Scan(&s)
+	testkit.Require(t, err == nil, "%s: %v", question, err)
 	return s.String
 }
 

@@ -66,9 +66,7 @@ func TestToyStore(t *testing.T) {
 		c := testkit.Must(newCounters(t.Context(), db, counterTable(files)))
 		for name, want := range map[string]int{"a": 5, "b": 2} {
 			testkit.Is(t, c.add(t.Context(), name, 2), nil)
-			if n, err := c.get(t.Context(), name); n != want || err != nil {
-				t.Errorf("%s is %d, want %d: %v", name, n, want, err)
-			}
+			testkit.Returns(t, want)(c.get(t.Context(), name))
 		}
 	})
 }

@@ -38,18 +38,15 @@ func (d testDatabase) statements(t testing.TB) (all []string) {
 // wantKeys checks that keys are at their newest version, with their rows, and that another upgrade changes nothing.
 func (d testDatabase) wantKeys(t testing.TB, db *sql.DB, rows string) {
 	t.Helper()
-	if r := text(t, db, d.recorded); !strings.HasPrefix(r, "keys1 ") || !strings.Contains(r, ",keys3 ") {
-		t.Errorf("recorded: %s", r)
-	}
+	r := text(t, db, d.recorded)
+	testkit.Check(t, strings.HasPrefix(r, "keys1 ") && strings.Contains(r, ",keys3 "), "recorded: %s", r)
 	before := d.state(t, db)
 	testkit.Check(t, strings.Contains(before, "spillway_keys_applied_at") && strings.Count(before, "expires_at") == 1,
 		"%v", before)
-	if got := text(t, db, `SELECT COUNT(*) FROM spillway_keys WHERE id = '1' AND outputs = 'out' AND applied_at = 7 AND expires_at IS NULL AND fence IS NULL`); got != rows {
-		t.Errorf("%s rows, want %s", got, rows)
-	}
-	if err := d.upgrade(t, db, keytable.Table); err != nil || d.state(t, db) != before {
-		t.Errorf("once more: %v\n%s\n%s", err, before, d.state(t, db))
-	}
+	testkit.Equal(t, "rows", text(t, db, `SELECT COUNT(*) FROM spillway_keys WHERE id = '1' AND outputs = 'out'
+		AND applied_at = 7 AND expires_at IS NULL AND fence IS NULL`), rows)
+	testkit.NoError(t, d.upgrade(t, db, keytable.Table))
+	testkit.Equal(t, "once more", d.state(t, db), before)
 }
 
 // Feature I1: ten processes that start at once make the table, or upgrade the one that is there with its rows.
@@ -85,9 +82,8 @@ func TestUpgrade_cutShort(t *testing.T) {
 				db := d.fresh(t, before...)
 				exec(t, db, all[:k]...)
 				found := d.state(t, db)
-				if err := d.upgrade(t, db, keytable.Table); err != nil {
-					t.Fatalf("after %d statements: %v", k, err)
-				}
+				err := d.upgrade(t, db, keytable.Table)
+				testkit.Require(t, err == nil, "after %d statements: %v", k, err)
 				testkit.Check(t, k != len(all) || d.state(t, db) == found, "something is done twice")
 				d.wantKeys(t, db, rows)
 			}
@@ -103,12 +99,8 @@ func TestUpgrade_recordIsWrong(t *testing.T) {
 		for _, then := range []string{`INSERT INTO spillway_schema VALUES ('other', 7, 0)`, `DELETE FROM spillway_schema WHERE version = 1`,
 			`ALTER TABLE spillway_keys DROP COLUMN fence`, `DROP TABLE spillway_keys`, `DROP TABLE spillway_schema`} {
 			exec(t, db, then)
-			if err := d.upgrade(t, db, keytable.Table); err != nil {
-				t.Errorf("%s: %v", then, err)
-			}
-			if r := text(t, db, d.recorded); !strings.Contains(r, ",keys3") {
-				t.Errorf("%s: %s", then, r)
-			}
+			err, r := d.upgrade(t, db, keytable.Table), text(t, db, d.recorded)
+			testkit.Check(t, err == nil && strings.Contains(r, ",keys3"), "%s: %v, %s", then, err, r)
 		}
 	})
 }
@@ -147,9 +139,8 @@ func TestUpgrade_refuses(t *testing.T) {
 			for want, before := range all {
 				db := d.fresh(t, before...)
 				found := d.state(t, db)
-				if err := d.upgrade(t, db, keytable.Table); err == nil || !strings.Contains(err.Error(), want) || d.state(t, db) != found {
-					t.Errorf("%s: %v", want, err)
-				}
+				testkit.Says(t, d.upgrade(t, db, keytable.Table), want)
+				testkit.Equal(t, want, d.state(t, db), found)
 			}
 		}
 		testkit.Says(t, d.upgrade(t, nil, keytable.Table), string(d.kind)+": the *sql.DB is nil")
@@ -159,9 +150,8 @@ func TestUpgrade_refuses(t *testing.T) {
 // Decision 8, feature I1: connections and databases on which no store can keep its promises are refused.
 func TestUpgrade_requires(t *testing.T) {
 	for _, path := range []string{":memory:", "", "file::memory:?cache=shared"} {
-		if err := database.Of(database.SQLite, openSQLite(t, path)).Upgrade(t.Context(), keytable.Table); err == nil || !strings.Contains(err.Error(), "no file") {
-			t.Errorf("%q: %v", path, err)
-		}
+		testkit.Says(t, database.Of(database.SQLite, openSQLite(t, path)).Upgrade(t.Context(), keytable.Table),
+			"no file")
 	}
 	dsn := mysqltest.Database(t)
 	for settings, want := range map[string]string{
@@ -207,15 +197,11 @@ func TestUpgrade_mysqlWaits(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // longer than it asks once
 	defer cancel()
 	testkit.Says(t, database.Of(d.kind, db).Upgrade(ctx, keytable.Table), "others that upgrade")
-	if s := d.state(t, db); strings.Contains(s, "spillway") {
-		t.Error(s)
-	}
+	testkit.Check(t, !strings.Contains(d.state(t, db), "spillway"), "it upgrades all the same")
 	if err := d.upgrade(t, d.fresh(t), keytable.Table); err != nil { // in another database of the server
 		t.Error(err)
 	}
 	testkit.NoError(t, testkit.Err(holder.ExecContext(t.Context(), `DO RELEASE_LOCK(`+name+`)`)))
 	testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
-	if free := text(t, db, `SELECT IS_FREE_LOCK(`+name+`)`); free != "1" {
-		t.Error("the lock is kept")
-	}
+	testkit.Equal(t, "the lock is free", text(t, db, `SELECT IS_FREE_LOCK(`+name+`)`), "1")
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/sqlproxy"
@@ -59,9 +60,8 @@ func TestNesting(t *testing.T) {
 		testkit.NoError(t, tx.Rollback())
 		testkit.Check(t, slices.Contains(n.args, 2), "the owner saw %v arguments", n.args)
 	}
-	if want := []string{"savepoint", "prepared", "rollback", "savepoint", "prepared", "rollback"}; !slices.Equal(f.said, want) || len(prepared) != 1 {
-		t.Errorf("said %q, kept %v", f.said, prepared)
-	}
+	testkit.Equal(t, "said", strings.Join(f.said, " "), "savepoint prepared rollback savepoint prepared rollback")
+	testkit.Equal(t, "kept", len(prepared), 1)
 }
 
 // After End the user gets the owner's reason, the end of life interrupts, and a Conn that was closed touches nothing.
@@ -72,23 +72,16 @@ func TestEnd(t *testing.T) {
 	tx := testkit.Must(n.conn.DB().Begin())
 	stmt := testkit.Must(tx.Prepare("kept"))
 	end()
-	if _, err := tx.Exec("ctx"); err != nil || f.ctx.Err() == nil {
-		t.Error("a statement does not end with life: ", err)
-	}
+	testkit.Must(tx.Exec("ctx"))
+	testkit.Check(t, f.ctx.Err() != nil, "a statement does not end with life")
 	why := errors.New("why")
 	n.conn.Lock()
 	n.conn.End(why)
 	n.conn.End(errors.New("later"))
 	n.conn.Unlock()
-	if _, err := tx.Exec("late"); err != why {
-		t.Error(err)
-	}
-	if _, err := n.conn.DB().Begin(); err != why {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(tx.Exec("late")), why)
+	testkit.Is(t, testkit.Err(n.conn.DB().Begin()), why)
 	testkit.NoError(t, n.conn.Close())
 	testkit.NoError(t, errors.Join(stmt.Close(), tx.Commit()))
-	if want := []string{"savepoint", "ctx"}; !slices.Equal(f.said, want) {
-		t.Errorf("said %q", f.said)
-	}
+	testkit.Equal(t, "said", strings.Join(f.said, " "), "savepoint ctx")
 }

@@ -51,13 +51,12 @@ func TestPool_endedByUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var pool sqlproxy.Pool
-			first, a := on(t, &pool)
+			first, _ := on(t, &pool)
 			testkit.NoError(t, use(first.Tx()))
 			first.Close()
 			second, b := on(t, &pool)
-			if _, err := second.Tx().Exec("two"); err != nil || len(b.said) != 1 {
-				t.Errorf("%v, told %q and %q", err, a.said, b.said)
-			}
+			testkit.Must(second.Tx().Exec("two"))
+			testkit.Equal(t, "said", strings.Join(b.said, " "), "two")
 		})
 	}
 }

@@ -69,19 +69,16 @@ func TestTransaction(t *testing.T) {
 	testkit.Is(t, testkit.Err(tx.Exec("refused")), errRefused)
 	testkit.Is(t, testkit.Err(tx.Exec("bad")), errBad)
 	testkit.Is(t, tx.Commit(), errCommitted)
-	if left := s.Stop(); !left.Ended || left.Reading {
-		t.Errorf("%+v", left)
-	}
+	left := s.Stop()
+	testkit.Check(t, left.Ended && !left.Reading, "%+v", left)
 	s.Close()
-	want := []string{"plain", "prepared", "close prepared", "kept", "query", "query prepared", "close query prepared", "bad", "close kept"}
-	testkit.Check(t, slices.Equal(f.said, want), "said %q", f.said)
-	if want := []string{"plain", "prepared", "kept", "query", "query prepared", "refused", "bad"}; !slices.Equal(slices.Compact(o.before), want) {
-		t.Errorf("the owner heard of %q", o.before)
-	}
+	testkit.Equal(t, "said", strings.Join(f.said, ", "),
+		"plain, prepared, close prepared, kept, query, query prepared, close query prepared, bad, close kept")
+	testkit.Equal(t, "the owner heard of", strings.Join(slices.Compact(o.before), ", "),
+		"plain, prepared, kept, query, query prepared, refused, bad")
 	testkit.Check(t, len(o.failed) == 1 && o.failed[0] == errBad, "the owner heard of %v", o.failed)
-	if err := conn.Close(); err != nil || db.Stats().Idle != 1 || f.closed {
-		t.Error("the connection is lost: ", err)
-	}
+	testkit.NoError(t, conn.Close())
+	testkit.Check(t, db.Stats().Idle == 1 && !f.closed, "the connection is lost")
 }
 
 // Rows that are open are known, and their late errors too.
@@ -95,9 +92,8 @@ func TestRows(t *testing.T) {
 	testkit.NoError(t, rows.Close())
 	rows = testkit.Must(s.Tx().Query("open"))
 	testkit.NoError(t, rows.Err())
-	if left := s.Stop(); !left.Reading || left.Ended {
-		t.Errorf("%+v", left)
-	}
+	left := s.Stop()
+	testkit.Check(t, left.Reading && !left.Ended, "%+v", left)
 	testkit.Check(t, !rows.Next() && errors.Is(rows.Err(), sql.ErrTxDone),
 		"rows are read after the end: %v", rows.Err())
 }
@@ -118,9 +114,8 @@ func TestStop(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(f.resume)
-	if left := <-stopped; left.Ended || left.Reading {
-		t.Errorf("%+v", left)
-	}
+	left := <-stopped
+	testkit.Check(t, !left.Ended && !left.Reading, "%+v", left)
 	testkit.NoError(t, <-ran)
 	for what, do := range map[string]func() error{
 		"exec":     func() error { _, err := s.Tx().Exec("late"); return err },
@@ -129,15 +124,12 @@ func TestStop(t *testing.T) {
 		"prepare":  func() error { _, err := s.Tx().Prepare("late"); return err },
 		"kept":     func() error { _, err := stmt.Exec(); return err },
 	} {
-		if err := do(); !errors.Is(err, sql.ErrTxDone) {
-			t.Errorf("%s: %v", what, err)
-		}
+		err := do()
+		testkit.Check(t, errors.Is(err, sql.ErrTxDone), "%s: %v", what, err)
 	}
 	s.Close()
 	s.Close()
-	if got := strings.Join(f.said, " "); got != "wait close kept" {
-		t.Error(got)
-	}
+	testkit.Equal(t, "said", strings.Join(f.said, " "), "wait close kept")
 	_ = conn.Close()
 }
 
@@ -162,8 +154,6 @@ func TestPlain(t *testing.T) {
 		"": false, "SELECT 1;": false, "SELECT 1; COMMIT": false, "COMMIT": false, "/* SELECT */ COMMIT": false, "-- SELECT\nCOMMIT": false,
 		"SELECTED": false, "SEL": false, "(SELECT 1)": false, "SELECT_1": false, "SELECT": false, "SELECTé": false, "INSERTS": false, "\uFEFFSELECT": false,
 	} {
-		if got := sqlproxy.Plain(statement, "SELECT", "INSERT"); got != want {
-			t.Errorf("%q: %v", statement, got)
-		}
+		testkit.Equal(t, statement, sqlproxy.Plain(statement, "SELECT", "INSERT"), want)
 	}
 }

@@ -79,10 +79,9 @@ func TestStructure(t *testing.T) {
 			"%s: it is not within the 24 columns: %+v", p.Title, g)
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
-				if other, covered := taken[fmt.Sprint(x, " ", y)]; covered {
-					t.Fatalf("%s covers %s", p.Title, other)
-				}
-				taken[fmt.Sprint(x, " ", y)] = p.Title
+				place := fmt.Sprint(x, " ", y)
+				testkit.Require(t, taken[place] == "", "%s covers %s", p.Title, taken[place])
+				taken[place] = p.Title
 			}
 		}
 		if p.Type == "row" {
@@ -104,12 +103,11 @@ func TestStructure(t *testing.T) {
 			refs[target.RefID] = true
 		}
 	}
-	if want := []string{"Overview", "Causes", "Stages", "Order by key", "Receiver", "Guard", "Redrive and campaigns", "Store and sight"}; !slices.Equal(rows, want) {
-		t.Errorf("rows %q, want %q", rows, want)
-	}
-	if b.Templating.List[0].Name != "datasource" || b.Templating.List[0].Type != "datasource" || b.Templating.List[0].Query != "prometheus" {
-		t.Errorf("the first variable is no Prometheus data source: %+v", b.Templating.List[0])
-	}
+	testkit.Equal(t, "rows", strings.Join(rows, ", "),
+		"Overview, Causes, Stages, Order by key, Receiver, Guard, Redrive and campaigns, Store and sight")
+	first := b.Templating.List[0]
+	testkit.Check(t, first.Name == "datasource" && first.Type == "datasource" && first.Query == "prometheus",
+		"the first variable is no Prometheus data source: %+v", first)
 }
 
 func variable(t *testing.T, where string, s *source) {
@@ -175,7 +173,6 @@ func TestSyntax(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "queries.yml")
 	testkit.NoError(t, os.WriteFile(path, []byte(file.String()), 0o600))
-	if out, err := exec.Command(promtool, "check", "rules", path).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := exec.Command(promtool, "check", "rules", path).CombinedOutput()
+	testkit.Check(t, err == nil, "%v\n%s", err, out)
 }

@@ -59,9 +59,8 @@ func TestPromtool(t *testing.T) {
 	}
 	tool := exec.CommandContext(t.Context(), services.Promtool(t), "check", "metrics")
 	tool.Stdin = strings.NewReader(scraped)
-	if out, err := tool.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := tool.CombinedOutput()
+	testkit.Check(t, err == nil && len(out) == 0, "%v: %s", err, out)
 }
 
 // Feature O1: a store that the caller made, and gave as the Publisher, is read as the channel's own is.

@@ -118,9 +118,7 @@ func tell(t *testing.T, w world) tracetest.SpanStubs {
 	stop()
 	same := func(where string, got message.Metadata) {
 		for key, want := range metadata {
-			if got[key] != want {
-				t.Errorf("%s has %s %q, and the producer gave %q", where, key, got[key], want)
-			}
+			testkit.Equal(t, where+", "+key, got[key], want)
 		}
 	}
 	same("the letter", letter.Original.Metadata)

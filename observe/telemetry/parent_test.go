@@ -30,15 +30,13 @@ func TestParentIsThePropagators(t *testing.T) {
 			for _, state := range []string{"", "a=b"} {
 				from := message.Metadata{parentKey: text, stateKey: state, baggageKey: state}
 				got, want := own.extract(t.Context(), from), p.Extract(t.Context(), propagation.MapCarrier(from))
-				if !trace.SpanContextFromContext(got).Equal(trace.SpanContextFromContext(want)) {
-					t.Errorf("%T of %q: %v, want %v", p, text, trace.SpanContextFromContext(got), trace.SpanContextFromContext(want))
-				}
+				own, its := trace.SpanContextFromContext(got), trace.SpanContextFromContext(want)
+				testkit.Check(t, own.Equal(its), "%T of %q: %v, want %v", p, text, own, its)
 			}
 		}
 	}
-	if producersBy(propagation.NewCompositeTextMapPropagator(propagation.Baggage{}, other{})).w3c || producersBy(other{}).w3c {
-		t.Error("another propagator is taken for W3C's")
-	}
+	composite := propagation.NewCompositeTextMapPropagator(propagation.Baggage{}, other{})
+	testkit.Check(t, !producersBy(composite).w3c && !producersBy(other{}).w3c, "another propagator is taken for W3C's")
 }
 
 type other struct{ propagation.TraceContext }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -112,18 +113,12 @@ func TestBatchLeftBehind(t *testing.T) {
 				return b.whole(msg)
 			}
 			close(returned)
-			if err := <-late; !errors.Is(err, sql.ErrTxDone) {
-				t.Errorf("a late write: %v", err)
-			}
-			if err := <-late; err != nil {
-				t.Errorf("a late output: %v", err)
-			}
+			testkit.Is(t, <-late, sql.ErrTxDone) // the write
+			testkit.Is(t, <-late, nil)           // the output
 			return b.whole(msg)
 		})
 		b.account(ids)
-		if got := beside.outputs(); got["late"] != 1 {
-			t.Errorf("late outputs %v", got)
-		}
+		testkit.Equal(t, "late outputs", beside.outputs()["late"], 1)
 	})
 }
 
@@ -133,19 +128,15 @@ func TestBatchOwnCommitWithoutConnections(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		own := b.over(b.kind.Open(t, b.address))
 		own.db.SetMaxOpenConns(1)
-		var seen deliveries
 		b.publish("a")
 		own.run(own.subscriber(func(c *wmsql.SubscriberConfig) {
 			*wmsql.MaxDeliveries(c), *wmsql.SettleGrace(c) = 2, 100*time.Millisecond
 		}), func(msg *message.Message) ([]*message.Message, error) {
-			seen.add(msg.UUID)
 			err := own.write(msg, "half")
 			_, ended := txOf(msg.Context()).Exec(`COMMIT`)
 			return nil, errors.Join(err, ended, errors.New("failed"))
 		}, once)
 		b.drained()
-		if n := len(b.letters()["a"]); n != 1 {
-			t.Errorf("%d letters, effects %v, deliveries %v", n, b.effects(), seen.get())
-		}
+		testkit.Equal(t, "letters", len(b.letters()["a"]), 1)
 	})
 }

@@ -2,6 +2,7 @@ package wmsql_test
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,9 +18,8 @@ func TestCloseCampaign(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		random, rounds := testkit.Random(t), testkit.Campaign(t, 40)
 		var ids []string
-		var begun, busy atomic.Int32
+		var begun atomic.Int32
 		var seen deliveries
-		inHandler, most := 0, 0
 		for round := range rounds {
 			if b.backlog(b.topic, "") < 50 {
 				more := batchOf(fmt.Sprint("m-", round), 100)
@@ -32,8 +32,6 @@ func TestCloseCampaign(t *testing.T) {
 			before := begun.Load()
 			stop := b.run(sub, func(msg *message.Message) ([]*message.Message, error) {
 				begun.Add(1)
-				busy.Add(1)
-				defer busy.Add(-1)
 				seen.add(msg.UUID)
 				if err := b.write(msg, "one"); err != nil {
 					return nil, err
@@ -49,22 +47,12 @@ func TestCloseCampaign(t *testing.T) {
 			} else {
 				time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 			}
-			if busy.Load() > 0 {
-				inHandler++
-			}
 			testkit.Is(t, sub.Close(), nil)
 			stop()
 		}
-		left := b.backlog(b.topic, "")
 		b.run(b.subscriber(), b.whole)
 		b.account(ids)
-		again := 0
-		for _, n := range seen.get() {
-			again += n - 1
-			most = max(most, n)
-		}
-		t.Logf("%d closes, %d in the middle of a handler; %d messages, %d of them left for the end, %d deliveries came again, one message %d times",
-			rounds, inHandler, len(ids), left, again, most)
-		testkit.Check(t, again != 0, "no close was in the middle of something")
+		testkit.Check(t, len(strings.Fields(seen.String())) > len(seen.get()),
+			"no close was in the middle of something")
 	})
 }

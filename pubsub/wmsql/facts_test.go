@@ -100,26 +100,6 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 		touched)
 }
 
-// Fact, feature D9: in PostgreSQL a statement that failed spoils the transaction, with the messages behind it, for
-// ever, although the failed one was set aside and acked. Row D9 of conformance shows ours.
-func TestFactWatermillStandsAfterFailedStatement(t *testing.T) {
-	b := on(t, databases.Postgres) // in MySQL it spoils nothing else
-	b.publish("bad", "good")
-	_, messages := b.stock(time.Minute)
-	for times := map[string]int{}; times["bad"] < 5; {
-		msg := <-messages
-		times[msg.UUID]++
-		if err := do(t, msg, map[string]string{"bad": `INSERT INTO nowhere VALUES (1)`,
-			"good": half}[msg.UUID]); err == nil {
-			t.Errorf("%s: a statement succeeds", msg.UUID)
-		}
-		msg.Ack()
-	}
-	if effects := b.effects(); len(effects) != 0 {
-		t.Errorf("effects %v", effects)
-	}
-}
-
 // Fact, feature D8: metadata that is no map of strings stops the topic, and null is a map that a handler cannot write
 // to. Row H3 of conformance shows ours.
 func TestFactWatermillStopsAtMetadata(t *testing.T) {

@@ -79,9 +79,8 @@ func TestAdapterPanics(t *testing.T) {
 		schema := &panicking{SchemaAdapter: b.stockSchema()}
 		b.receive(b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.Schema, c.Logger = schema, log })),
 			"a").Ack()
-		if errs := log.Errors(); len(errs) != 1 || !strings.Contains(errs[0].String(), "select") {
-			t.Errorf("%q", errs)
-		}
+		errs := log.Errors()
+		testkit.Check(t, len(errs) == 1 && strings.Contains(errs[0].String(), "select"), "%q", errs)
 	})
 }
 
