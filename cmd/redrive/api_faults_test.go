@@ -272,9 +272,8 @@ func TestAPIWatch(t *testing.T) {
 			s.works(&target{})
 			a.instead(console)
 		}
-		if code := s.code(cmd.Wait()); code != watch.code || !strings.Contains(read(errs), watch.says) {
-			t.Errorf("exit %d: %s %s", code, read(out), read(errs))
-		}
+		code := s.code(cmd.Wait())
+		result{read(out), read(errs), code}.wants(t, watch.code, watch.says)
 		a.instead(console)
 	}
 }

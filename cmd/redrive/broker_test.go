@@ -57,25 +57,17 @@ func TestDrain(t *testing.T) {
 				return strings.Contains(s.pipe(append(args, "--dry-run")...).out, " of 4 messages")
 			})
 			for range 2 { // the first took nothing
-				if got := s.pipe(append(args, "--dry-run", "--rate", "3")...); got.code != 0 || !strings.Contains(got.out, "would redrive 3 letters of 4 messages, in 1s") ||
-					!strings.Contains(got.out, "would park 1 letter: a topic that --allow does not name") {
-					t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-				}
+				s.pipe(append(args, "--dry-run", "--rate", "3")...).wants(t, 0, "would redrive 3 letters of 4 messages, in 1s",
+					"would park 1 letter: a topic that --allow does not name")
 			}
 			s.pipe(append(args, "--dry-run", "--json")...).wants(t, 0, `"messages":4,"letters":3`)
-			if got := s.pipe(args...); got.code != 4 || !strings.Contains(got.err, "redrive 4 messages of "+dead) {
-				t.Fatalf("exit %d: %s %s", got.code, got.out, got.err)
-			}
+			s.pipe(args...).wants(t, 4, "redrive 4 messages of "+dead)
 			s.pipe(append(args, "--yes", "--max", "2")...).wants(t, 0, "redriven 2, parked 0")
-			if got := s.pipe(append(args, "--yes")...); got.code != 5 || !strings.Contains(got.out, "redriven 1, ") {
-				t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-			}
-			if got := s.subscribe(broker, "reader", live, 3); !slices.Equal(got, want) {
-				t.Errorf("redriven %v, want %v", got, want)
-			}
-			if got := s.subscribe(broker, "reader", naming.Scheme{}.ParkedTopic(dead), 1); !slices.Equal(got, []string{"forged"}) {
-				t.Errorf("parked %v", got)
-			}
+			s.pipe(append(args, "--yes")...).wants(t, 5, "redriven 1, ")
+			got := s.subscribe(broker, "reader", live, 3)
+			testkit.Check(t, slices.Equal(got, want), "redriven %v, want %v", got, want)
+			got = s.subscribe(broker, "reader", naming.Scheme{}.ParkedTopic(dead), 1)
+			testkit.Check(t, slices.Equal(got, []string{"forged"}), "parked %v", got)
 		})
 	}
 }
@@ -101,9 +93,8 @@ func TestDrain_killed(t *testing.T) {
 	testkit.NoError(t, killed.Process.Signal(syscall.SIGKILL))
 	_ = killed.Wait()
 	s.pipe(append(args, "--idle", "1ms")...).wants(t, 5, "run it again")
-	if got := s.pipe(args...); got.code != 0 || strings.Contains(got.out, "redriven 0") {
-		t.Errorf("exit %d: %s %s", got.code, got.out, got.err)
-	}
+	got := s.pipe(args...)
+	testkit.Check(t, got.code == 0 && !strings.Contains(got.out, "redriven 0"), "%+v", got)
 	all := s.subscribe(broker, "reader", live, everything)
 	if ids := slices.Compact(slices.Sorted(slices.Values(all))); len(ids) != 3 || len(all) > 4 { // the one in flight may come twice
 		t.Errorf("redriven %v", all)
@@ -179,9 +170,7 @@ func TestWork(t *testing.T) {
 	testkit.Eventually(t, "it redrives", func() bool { return redriven() > 5 })
 	testkit.NoError(t, killed.Process.Signal(syscall.SIGKILL))
 	_ = killed.Wait()
-	if n := redriven(); n == 60 {
-		t.Fatal("it was killed too late")
-	}
+	testkit.Require(t, redriven() < 60, "it was killed too late")
 	s.pipe("work", "--allow", "orders", "--once").wants(t, 0)
 	testkit.Equal(t, "redriven", redriven(), 60)
 	all := s.subscribe(broker, "reader", "orders", everything)

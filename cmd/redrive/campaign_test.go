@@ -90,12 +90,8 @@ func testDryRun(t *testing.T, s *shop) {
 	var plan operate.PlanData
 	err := json.Unmarshal([]byte(s.pipe(append(args, "--json")...).out), &plan)
 	testkit.Check(t, err == nil && plan.Letters == 5, "%+v, %v", plan, err)
-	if got := s.pipe("campaigns"); got.out != "" {
-		t.Errorf("a dry run started a campaign: %s", got.out)
-	}
-	if got := s.pipe("redrive", "--topic", "other", "--dry-run"); got.code != 3 {
-		t.Errorf("a filter that matches nothing: exit %d", got.code)
-	}
+	testkit.Equal(t, "campaigns", s.pipe("campaigns").out, "")
+	s.pipe("redrive", "--topic", "other", "--dry-run").wants(t, 3)
 }
 
 // Feature V6, V10: the diff of an edit, with numbers of any length as they were.
@@ -106,9 +102,8 @@ func testDiff(t *testing.T, s *shop) {
 	golden(t, "diff.pipe", s.pipe(args...).out)
 	golden(t, "diff.80", s.terminal(80, "", args...).out)
 	s.pipe("diff", "5", "--edit", `{"card":null}`).wants(t, 5, "refused", "does not fit 1 letter")
-	if got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat"); strings.Contains(got.out, "4111") {
-		t.Errorf("a payload that is redacted: %s", got.out)
-	}
+	got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat")
+	testkit.Check(t, !strings.Contains(got.out, "4111"), "a payload that is redacted: %s", got.out)
 	for _, edit := range []string{"{", "7", "[1]", "@/nowhere"} {
 		s.pipe("diff", "4", "--edit", edit).wants(t, 2)
 	}
@@ -131,12 +126,8 @@ func testCampaign(t *testing.T, s *shop) {
 		n := len([]rune(line))
 		testkit.Check(t, !strings.Contains(line, "░") || n < 100, "%d columns: %s", n, line)
 	}
-	if got := to.all(); !slices.Equal(got, []string{"id-0", "id-1", "id-2"}) {
-		t.Errorf("published %v", got)
-	}
-	if got := s.pipe("audit", "--kind", "redriven"); strings.Count(got.out, "\n") != 3 || !strings.Contains(got.out, "INC-7") {
-		t.Errorf("the record: %s %s", got.out, got.err)
-	}
+	testkit.Check(t, slices.Equal(to.all(), []string{"id-0", "id-1", "id-2"}), "published %v", to.all())
+	testkit.Equal(t, "entries on record", strings.Count(s.pipe("audit", "--kind", "redriven").out, "INC-7"), 3)
 	listed := s.pipe("campaigns")
 	id, _, _ := strings.Cut(listed.out, "\t")
 	testkit.Check(t, strings.Contains(s.pipe("campaigns", id[:10]).out, "finished"), "%s %s", listed.out, listed.err)

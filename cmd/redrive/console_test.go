@@ -42,13 +42,12 @@ func (s *shop) console(args ...string) *pageServer {
 		testkit.Check(s.t, err == nil, "the console ended with %v", err)
 	})
 	var said struct{ URL string }
-	if line := testkit.Receive(s.t, "the address of the console", lines); json.Unmarshal([]byte(line), &said) != nil || said.URL == "" {
-		s.t.Fatalf("it said %q", line)
-	}
+	testkit.NoError(s.t, json.Unmarshal([]byte(testkit.Receive(s.t, "the address of the console", lines)), &said))
 	return &pageServer{s.t, said.URL}
 }
 
-func (p *pageServer) send(method, path string, form url.Values, header ...string) (status int, body string) {
+// send fails the test unless the answer has the status, and returns its body.
+func (p *pageServer) send(want int, method, path string, form url.Values, header ...string) (body string) {
 	p.t.Helper()
 	r := testkit.Must(http.NewRequest(method, p.url+path, strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -60,8 +59,9 @@ func (p *pageServer) send(method, path string, form url.Values, header ...string
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response := testkit.Must(client.Do(r))
 	defer func() { _ = response.Body.Close() }()
-	text := testkit.Must(io.ReadAll(response.Body))
-	return response.StatusCode, string(text)
+	text := string(testkit.Must(io.ReadAll(response.Body)))
+	testkit.Check(p.t, response.StatusCode == want, "%s %s: status %d: %s", method, path, response.StatusCode, text)
+	return text
 }
 
 // Feature V11: the console of the command acts under the name of --by, masks what the command masks, and answers this
@@ -69,34 +69,25 @@ func (p *pageServer) send(method, path string, form url.Values, header ...string
 func TestConsole(t *testing.T) {
 	s := newShop(t, letter("id-1", `{"password":"hunter2","order":4711}`))
 	p := s.console()
-	if status, body := p.send(http.MethodGet, "letters/1", nil); status != http.StatusOK || !strings.Contains(body, "4711") || strings.Contains(body, "hunter2") {
-		t.Errorf("status %d: %s", status, body)
-	}
+	page := p.send(http.StatusOK, http.MethodGet, "letters/1", nil)
+	testkit.Check(t, strings.Contains(page, "4711") && !strings.Contains(page, "hunter2"), "%s", page)
 	s.pipe("list", "--url", p.url).wants(t, 0, "id-1")
 	for _, header := range [][]string{{"Host", "evil.example"}, {"X-Forwarded-For", "10.0.0.7"}} {
-		if status, _ := p.send(http.MethodGet, "", nil, header...); status != http.StatusForbidden {
-			t.Errorf("%v: status %d", header, status)
-		}
+		p.send(http.StatusForbidden, http.MethodGet, "", nil, header...)
 	}
 	unmask := url.Values{"reason": {"INC-7"}}
-	if status, body := p.send(http.MethodPost, "letters/1/payload", unmask); status != http.StatusOK || !strings.Contains(body, "hunter2") {
-		t.Errorf("status %d: %s", status, body)
-	}
+	body := p.send(http.StatusOK, http.MethodPost, "letters/1/payload", unmask)
+	testkit.Check(t, strings.Contains(body, "hunter2"), "%s", body)
 	events, err := s.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
 	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann", "%+v, %v", events, err)
-	if status, _ := p.send(http.MethodPost, "letters/1/payload", unmask, "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"); status != http.StatusForbidden {
-		t.Errorf("a form of another site: status %d", status)
-	}
+	p.send(http.StatusForbidden, http.MethodPost, "letters/1/payload", unmask, "Origin", "https://evil.example",
+		"Sec-Fetch-Site", "cross-site")
 
 	p = s.console("--access", "look", "--by-header", "X-User")
-	for user, want := range map[string]int{"": http.StatusForbidden, "bob": http.StatusOK} {
-		if status, body := p.send(http.MethodGet, "", nil, "X-User", user); status != want || user != "" && !strings.Contains(body, user) {
-			t.Errorf("user %q: status %d: %s", user, status, body)
-		}
-	}
-	if status, _ := p.send(http.MethodPost, "letters/1/payload", unmask, "X-User", "bob"); status != http.StatusForbidden {
-		t.Errorf("who may look acts: status %d", status)
-	}
+	p.send(http.StatusForbidden, http.MethodGet, "", nil, "X-User", "")
+	body = p.send(http.StatusOK, http.MethodGet, "", nil, "X-User", "bob")
+	testkit.Check(t, strings.Contains(body, "bob"), "%s", body)
+	p.send(http.StatusForbidden, http.MethodPost, "letters/1/payload", unmask, "X-User", "bob") // who may look
 }
 
 // Feature V11: an address that other machines reach needs a word about access.
@@ -108,7 +99,6 @@ func TestConsoleFlags(t *testing.T) {
 		`"all"`:     {"--access", "all"},
 		"--origin":  {"--addr", "127.0.0.1:0", "--origin", "nowhere"},
 	} {
-		got := s.pipe(append([]string{"console"}, args...)...)
-		testkit.Check(t, got.code == 2 && strings.Contains(got.err, says), "%v: exit %d: %s", args, got.code, got.err)
+		s.pipe(append([]string{"console"}, args...)...).wants(t, 2, says)
 	}
 }

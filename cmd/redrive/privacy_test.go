@@ -58,26 +58,20 @@ func testPrintsNoSecret(t *testing.T, s *shop) {
 			args = []string{"redrive", "--dry-run", "--all"}
 		}
 		for _, got := range []result{s.pipe(args...), s.terminal(160, "", args...)} {
-			if secret := secretIn(got.out + got.err); secret != "" || got.out+got.err == "" {
-				t.Errorf("%s: %s is readable in %s%s", line, secret, got.out, got.err)
-			}
+			secret := secretIn(got.out + got.err)
+			testkit.Check(t, secret == "" && got.out+got.err != "", "%s: %s is readable in %+v", line, secret, got)
 		}
 	}
 	for _, more := range [][]string{nil, {"--json"}} {
 		got := s.pipe(append([]string{"diff", "1", "--edit", `{"password":"hunter3","n":2}`, "--set", "customer=John Fakename"}, more...)...)
-		if secret := secretIn(got.out); secret != "" || got.code != 0 || more == nil && !s.api && !strings.Contains(got.out, `+   "password": "[redacted]"`) {
-			t.Errorf("diff %v: %s: %s %s", more, secret, got.out, got.err)
-		}
+		testkit.Check(t, secretIn(got.out) == "" && got.code == 0 &&
+			(more != nil || s.api || strings.Contains(got.out, `+   "password": "[redacted]"`)), "diff %v: %+v", more, got)
 	}
-	if got := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`); strings.Contains(got.out, "nothing changes") {
-		t.Errorf("a change of what is masked: %s", got.out)
-	}
-	if got := s.pipe("show", "1"); !strings.Contains(got.out, `"name": "[redacted]"`) || !strings.Contains(got.out, `"n": 1`) || !strings.Contains(got.out, "tenant = blue") {
-		t.Errorf("what is no secret: %s", got.out)
-	}
-	if got := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop"); secretIn(got.out+got.err) != "" || got.code == 0 {
-		t.Errorf("the error of a driver: %s", got.err)
-	}
+	masked := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`)
+	testkit.Check(t, !strings.Contains(masked.out, "nothing changes"), "a change of what is masked: %s", masked.out)
+	s.pipe("show", "1").wants(t, 0, `"name": "[redacted]"`, `"n": 1`, "tenant = blue")
+	away := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop")
+	testkit.Check(t, secretIn(away.out+away.err) == "" && away.code != 0, "the error of a driver: %s", away.err)
 }
 
 // Feature D14: the values of an edit are masked by the rules wherever a campaign or the record shows the edit.
@@ -91,14 +85,11 @@ func TestPrintsNoSecretOfAnEdit(t *testing.T) {
 	id, _, _ := strings.Cut(s.pipe("campaigns").out, "\t")
 	for _, line := range []string{"campaigns", "campaigns --json", "campaigns " + id, "campaigns " + id + " --json", "watch " + id + " --json", "audit", "audit --json", "show 1", "show 1 --json"} {
 		for _, got := range []result{began, s.pipe(strings.Fields(line)...), s.terminal(200, "", strings.Fields(line)...)} {
-			if secret := secretIn(got.out + got.err); secret != "" || got.out+got.err == "" {
-				t.Errorf("%s: %s is readable in %s%s", line, secret, got.out, got.err)
-			}
+			secret := secretIn(got.out + got.err)
+			testkit.Check(t, secret == "" && got.out+got.err != "", "%s: %s is readable in %+v", line, secret, got)
 		}
 	}
-	if got := s.pipe("campaigns", id); !strings.Contains(got.out, `"set":{"customer":"[redacted]"}`) {
-		t.Errorf("what the edit sets: %s", got.out)
-	}
+	s.pipe("campaigns", id).wants(t, 0, `"set":{"customer":"[redacted]"}`)
 }
 
 // Feature D14: --unmasked shows everything, and the record has it; without a record nothing is shown.
@@ -110,15 +101,12 @@ func TestUnmasked(t *testing.T) {
 	} {
 		s.pipe(args...).wants(t, 0, "hunter2")
 	}
-	if got := s.pipe("audit", "--kind", "shown"); strings.Count(got.out, "ann") != 3 || !strings.Contains(got.out, "INC-7") {
-		t.Errorf("the record: %s", got.out)
-	}
-	if _, err := s.db.Exec("CREATE TRIGGER no_record BEFORE INSERT ON spillway_letter_events BEGIN SELECT RAISE(ABORT, 'full'); END"); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.pipe("show", "1", "--unmasked"); secretIn(got.out) != "" || got.code == 0 {
-		t.Errorf("without a record: %s", got.out)
-	}
+	record := s.pipe("audit", "--kind", "shown").out
+	testkit.Check(t, strings.Count(record, "ann") == 3 && strings.Contains(record, "INC-7"), "the record: %s", record)
+	testkit.Must(s.db.Exec("CREATE TRIGGER no_record BEFORE INSERT ON spillway_letter_events " +
+		"BEGIN SELECT RAISE(ABORT, 'full'); END"))
+	got := s.pipe("show", "1", "--unmasked")
+	testkit.Check(t, secretIn(got.out) == "" && got.code != 0, "without a record: %s", got.out)
 }
 
 // Promise P2: an export is whole, and import makes the same letter of it. What was masked is not imported.

@@ -73,9 +73,9 @@ func TestSealed_shown(t *testing.T) {
 	envelope := base64.StdEncoding.EncodeToString(s.letterOf("one").Original.Payload)
 	for _, args := range [][]string{{"show", "one"}, {"show", "one", "--json"}, {"show", "one", "--format", "hex"}, {"export"}, append([]string{"diff", "one"}, edit...)} {
 		got := s.pipe(args...)
-		if text := got.out + got.err; strings.Contains(text, envelope[:20]) || strings.Contains(text, "payload, ") {
-			t.Errorf("%q prints the envelope: %s", args, text)
-		}
+		text := got.out + got.err
+		testkit.Check(t, !strings.Contains(text, envelope[:20]) && !strings.Contains(text, "payload, "),
+			"%q prints the envelope: %s", args, text)
 	}
 
 	keys := keyFile(t, "b", "a")
@@ -176,14 +176,11 @@ func TestSealed_work(t *testing.T) {
 	start := []string{"redrive", "--id", "one", "--reason", "INC-7", "--yes", "--detach"}
 	work := []string{"work", "--broker", "sql", "--allow", "orders", "--once"}
 	s.steps([]step{{0, "", start}, {0, "", work}})
-	if l := s.letterOf("one"); l.Status != letters.StatusWaiting || !l.Sealed {
-		t.Fatalf("without a key: %s, sealed %v", l.Status, l.Sealed)
-	}
+	l := s.letterOf("one")
+	testkit.Require(t, l.Status == letters.StatusWaiting && l.Sealed, "without a key: %s, sealed %v", l.Status, l.Sealed)
 	work = append(work, "--keys", keyFile(t, "b", "a"))
 	s.steps([]step{{0, "", start}, {0, "", work}})
-	if l := s.letterOf("one"); l.Status != letters.StatusRedriven {
-		t.Fatalf("with the key: %s", l.Status)
-	}
+	testkit.Equal(t, "with the key", s.letterOf("one").Status, letters.StatusRedriven)
 	came := s.read(broker, "reader", "orders", 1)
 	testkit.Require(t, len(came) != 0, "no message came back")
 	msg, want := came[0], clearLetter("one")

@@ -173,22 +173,14 @@ func observing(t *testing.T) *notify.Notifier {
 	return testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}}))
 }
 
-// Feature O4: a Notifier that no channel has is silently dead. Watch says so.
-func TestWatchWithoutObserve(t *testing.T) {
-	n := observing(t)
-	dlc := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: nowhere{}}))
-	err := n.Watch(t.Context(), dlc)
-	testkit.Check(t, err != nil && strings.Contains(err.Error(), "name it in Config.Observers"), "%v", err)
-}
-
-// Feature O4, bad input: one Notifier for two channels is an error with a sentence, and leaves the first channel its
-// own.
-func TestObserveTwice(t *testing.T) {
-	n := observing(t)
-	config := spillway.Config{Publisher: nowhere{}, Observers: []spillway.Observer{n}}
+// Feature O4: a Notifier that no channel has is silently dead, and two channels need two: both are errors with a sentence.
+func TestObserves(t *testing.T) {
+	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}}))
+	config := spillway.Config{Publisher: nowhere{}}
+	testkit.Says(t, n.Watch(t.Context(), testkit.Must(spillway.New(t.Context(), config))), "name it in Config.Observers")
+	config.Observers = []spillway.Observer{n}
 	dlc := testkit.Must(spillway.New(t.Context(), config))
-	_, err := spillway.New(t.Context(), config)
-	testkit.Check(t, err != nil && strings.Contains(err.Error(), "a Notifier of its own"), "%v", err)
+	testkit.Says(t, testkit.Err(spillway.New(t.Context(), config)), "a Notifier of its own")
 	testkit.NoError(t, n.Watch(t.Context(), dlc))
 }
 

