@@ -68,8 +68,7 @@ func (s *shop) works(to *target) {
 	go func() { done <- worker.Run(ctx) }()
 	s.t.Cleanup(func() {
 		stop()
-		err := <-done
-		testkit.Check(s.t, err == nil, "%v", err)
+		testkit.NoError(s.t, <-done)
 	})
 }
 

@@ -71,9 +71,7 @@ func serveDemo(t *testing.T, every time.Duration) (*service, *sql.DB, string) {
 	s := testkit.Must(newService(t.Context(), db, 1))
 	handler := testkit.Must(s.pages())
 	stop := testkit.Must(s.start(t.Context()))
-	t.Cleanup(func() {
-		testkit.NoError(t, stop())
-	})
+	t.Cleanup(func() { testkit.NoError(t, stop()) })
 	t.Cleanup(s.receive(t.Context(), every))
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

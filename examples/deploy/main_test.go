@@ -49,8 +49,7 @@ func TestWithoutDrain(t *testing.T) {
 func deploys(t *testing.T, args ...string) *Result {
 	t.Helper()
 	plan := parse(append(args, "-between", "1s"))
-	result, err := run(t.Context(), plan, io.Discard)
-	testkit.NoError(t, err)
+	result := testkit.Must(run(t.Context(), plan, io.Discard))
 	t.Log(result.JSON())
 	testkit.Check(t, result.good(plan), "the deploy shows")
 	return result
@@ -65,17 +64,12 @@ func TestHandlerThatNeverEnds(t *testing.T) {
 			t.Parallel()
 			row.need(t)
 			plan := parse([]string{"-on", row.on})
-			s, err := openSource(t.Context(), plan)
-			testkit.NoError(t, err)
-			defer func() {
-				testkit.NoError(t, s.close())
-			}()
-			sub, err := s.subscribe()
-			testkit.NoError(t, err)
+			s := testkit.Must(openSource(t.Context(), plan))
+			defer func() { testkit.NoError(t, s.close()) }()
+			sub := testkit.Must(s.subscribe())
 			channel, err := spillway.New(t.Context(), spillway.Config{Publisher: letters{newTally()}, DrainTimeout: drain})
 			testkit.NoError(t, err)
-			router, err := message.NewRouter(message.RouterConfig{CloseTimeout: drain + rest}, watermill.NopLogger{})
-			testkit.NoError(t, err)
+			router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: drain + rest}, watermill.NopLogger{}))
 			channel.Attach(router)
 			begun, ended, closed := make(chan struct{}, 9), make(chan time.Time, 9), make(chan struct{})
 			router.AddConsumerHandler("never ends", plan.topic, sub, func(msg *message.Message) error {

@@ -55,10 +55,7 @@ func TestComplete(t *testing.T) {
 // The shop runs: each topic is handled, and a page has the metrics of its instance until it is away.
 func TestShop(t *testing.T) {
 	s := testkit.Must(openShop(t.Context(), t.TempDir()))
-	defer func() {
-		err := s.close()
-		testkit.Check(t, err == nil, "%v", err)
-	}()
+	defer func() { testkit.NoError(t, s.close()) }()
 	s.faults.bug.Store(true)
 	testkit.NoError(t, s.publish("orders", "customer", 3))
 	testkit.Eventually(t, "three letters", func() bool {

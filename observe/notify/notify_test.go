@@ -164,8 +164,7 @@ func TestNewCause(t *testing.T) {
 // stars masks a password.
 func stars(t *testing.T) *privacy.Redactor {
 	t.Helper()
-	r, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }})
-	testkit.NoError(t, err)
+	r := testkit.Must(privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }}))
 	return r
 }
 

@@ -237,10 +237,9 @@ func TestSlowBody(t *testing.T) {
 		{http.MethodGet, "/static/" + styleName, "none", http.StatusOK},
 	} {
 		t.Run(row.method+row.path+row.role, func(t *testing.T) {
-			connection, err := net.Dial("tcp", server.Listener.Addr().String())
-			testkit.NoError(t, err)
+			connection := testkit.Must(net.Dial("tcp", server.Listener.Addr().String()))
 			defer func() { _ = connection.Close() }()
-			_, err = fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: localhost\r\nTest-Role: %s\r\nSec-Fetch-Site: same-origin\r\n"+
+			_, err := fmt.Fprintf(connection, "%s %s HTTP/1.1\r\nHost: localhost\r\nTest-Role: %s\r\nSec-Fetch-Site: same-origin\r\n"+
 				"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\nrate", row.method, row.path, row.role)
 			testkit.NoError(t, err)
 			testkit.Within(t, "the connection ends", func() {

@@ -232,8 +232,7 @@ func TestDiscard_large(t *testing.T) {
 	const many = 6_000 // more than a dry run reads
 	b := newBench(t)
 	b.several(many)
-	last, err := b.store.Inside().LastSeq(t.Context())
-	testkit.NoError(t, err)
+	last := testkit.Must(b.store.Inside().LastSeq(t.Context()))
 	waiting, step := letters.Filter{MaxSeq: last}, 0
 	p := b.get("/discard?" + b.everything())
 	p.want(t, http.StatusOK, say(discards.number, many))
@@ -297,6 +296,6 @@ func TestDiscard_large(t *testing.T) {
 	testkit.Check(t, steps >= 2, "%d steps", steps)
 	b.want(letters.StatusWaiting, many)
 	var recorded int
-	err = b.db.QueryRowContext(context.Background(), `SELECT COUNT(*) FROM spillway_letter_events WHERE kind IN ('discarded', 'waiting')`).Scan(&recorded)
+	err := b.db.QueryRowContext(context.Background(), `SELECT COUNT(*) FROM spillway_letter_events WHERE kind IN ('discarded', 'waiting')`).Scan(&recorded)
 	testkit.Check(t, err == nil && recorded == 2*many, "%d events on record: %v", recorded, err)
 }
