@@ -10,8 +10,8 @@ import (
 )
 
 const whatToDo = `This version of Watermill keeps what a router knows of a message in another way. Without it, a message
-out of a retry stage has the stage's name. If Watermill exports a function that writes the names, use it in router.go. If
-the names have one context key each, let KeyOf find it. Otherwise stay with the old version.`
+out of a retry stage has the stage's name. If Watermill exports a function that writes the names, use it in router.go.
+If the names have one context key each, let KeyOf find it. Otherwise stay with the old version.`
 
 // Decision 6: the names that a router leaves in a message's context can be replaced, and only these.
 func TestWatermillKeys(t *testing.T) {

@@ -2,7 +2,6 @@ package stages_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -108,49 +107,6 @@ func TestStageSubscribersAreClosed(t *testing.T) {
 			_ = ps.Close()
 		})
 	}
-}
-
-// Feature R9: an Extend that fails closes no subscriber that a handler, or another's stages, have too, and leaves
-// nothing behind.
-func TestFailedExtendLeavesTheSharedOpen(t *testing.T) {
-	ps, closed := gochannel.NewGoChannel(gochannel.Config{}, nil), &counts{}
-	defer ps.Close()
-	shared := &closes{ps, "shared", closed}
-	calls, failsAt := 0, 0
-	s := newStaging(t, stages.Config{
-		Stages: []stages.Stage{{Delay: 1e9}, {Delay: 60e9}},
-		Subscriber: func(topic, _ string) (message.Subscriber, error) {
-			if calls++; calls == failsAt {
-				return nil, errors.New("no such group")
-			}
-			if strings.HasPrefix(topic, "parcels") {
-				return &closes{ps, topic, closed}, nil
-			}
-			return shared, nil
-		},
-	}, nil)
-	nothing := func(*message.Message) error { return nil }
-	s.router.AddConsumerHandler("billing", "orders", shared, nothing)
-	s.router.AddConsumerHandler("packing", "parcels", shared, nothing)
-	for _, row := range []struct {
-		name, topic string
-		failsAt     int
-		closed      string
-	}{
-		{"billing", "orders", 2, ""}, // the first stage has the subscriber of the handler
-		{"billing", "orders", 0, ""},
-		{"billing", "invoices", 0, ""}, // a name on two topics is refused before any store is asked
-		{"packing", "parcels", 6, "parcels.packing.retry.1s"},
-	} {
-		failsAt = row.failsAt
-		_, err := s.stages.Extend(s.router, row.name, row.topic)
-		of := closed.all()
-		if (err != nil) != (row.failsAt > 0 || row.topic == "invoices") || of["shared"] != 0 || row.closed != "" && of[row.closed] != 1 {
-			t.Errorf("%v: %v, closed %v", row, err, of)
-		}
-	}
-	testkit.Check(t, calls == 6 && len(s.router.Handlers()) == 3,
-		"asked %d times for subscribers, the router has %d handlers", calls, len(s.router.Handlers()))
 }
 
 // Feature R9: a handler's own middlewares that its stages would lack are refused, whether they were there before Extend

@@ -1,10 +1,7 @@
 package stages_test
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -58,73 +55,6 @@ func TestStagesAddedLater(t *testing.T) {
 		s.stop()
 		testkit.Check(t, len(n.of("1")) == 3, "handled %v", n.of("1"))
 	})
-}
-
-// Features R9, I2: a handler and its stages are one handler of the router. Outputs of a stage go where the handler's
-// go, by the same publisher under the same name, which is closed once, when the handler has stopped; middlewares reach
-// all messages.
-func TestStagesOutputs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second, time.Minute)}, nil)
-		pub := &closing{publisher: &publisher{}}
-		n := newNote()
-		var seen []string
-		added, err := s.stages.AddHandler(s.router, "billing", "orders", s.broker.consumer(), "invoices", pub, func(msg *message.Message) ([]*message.Message, error) {
-			ctx := msg.Context()
-			seen = append(seen, strings.Join([]string{
-				message.HandlerNameFromCtx(ctx), message.SubscribeTopicFromCtx(ctx), message.PublishTopicFromCtx(ctx),
-				message.PublisherNameFromCtx(ctx), message.SubscriberNameFromCtx(ctx), ctx.Value(wrapped{}).(string),
-			}, " "))
-			times := n.add(msg)
-			out := []*message.Message{message.NewMessage(fmt.Sprint("invoice ", times), nil)}
-			if times < 3 {
-				return out, errBoom
-			}
-			return out, nil
-		})
-		testkit.NoError(t, err)
-		added.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
-			return func(msg *message.Message) ([]*message.Message, error) {
-				msg.SetContext(context.WithValue(msg.Context(), wrapped{}, "wrapped"))
-				return h(msg)
-			}
-		})
-		got := names(s.router)
-		testkit.Check(t, slices.Equal(got, []string{"billing"}), "handlers %q", got)
-		s.run()
-		s.publish("orders", "1")
-		time.Sleep(2 * time.Minute)
-		testkit.Equal(t, "closed under the stages", pub.times(), 0)
-		s.stop()
-		testkit.Check(t, slices.Equal(pub.ids(), []string{"invoice 3"}) && pub.times() == 1,
-			"published %q, closed %d times", pub.ids(), pub.times())
-		want := "billing orders invoices invoices' publisher stages_test.consumer wrapped"
-		testkit.Check(t, slices.Equal(seen, []string{want, want, want}), "seen %q", seen)
-	})
-}
-
-type wrapped struct{}
-
-// closing counts how often it is closed, and has a name of its own, as some adapters have.
-type closing struct {
-	*publisher
-	mu sync.Mutex
-	n  int
-}
-
-func (*closing) String() string { return "invoices' publisher" }
-
-func (c *closing) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	return c.publisher.Close()
-}
-
-func (c *closing) times() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
 }
 
 // Feature R9: a handler that is stopped stops with its stages, which keep their messages for the next consumer; other

@@ -74,24 +74,6 @@ func TestDeadLettersHaveNoStages(t *testing.T) {
 	testkit.Says(t, err, `"orders.dlq" is a topic of dead letters`)
 }
 
-// What an extended handler returns has nowhere to go, in a stage as in the router, and that is an error.
-func TestExtendedHandlerWithOutputs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil)
-		n := newNote()
-		s.router.AddHandler("billing", "orders", s.broker.consumer(), "invoices", s.broker, func(msg *message.Message) ([]*message.Message, error) {
-			if n.add(msg) == 1 {
-				return nil, errBoom
-			}
-			return []*message.Message{newMessage("invoice")}, nil
-		})
-		testkit.Must(s.stages.Extend(s.router, "billing", "orders"))
-		s.passes(time.Minute, "1")
-		letter := s.letters.all()["1"]
-		testkit.Check(t, strings.Contains(letter.Failure.Description, "publisher"), "letter %+v", letter)
-	})
-}
-
 // A handler that messages reach past the stages says so once: one that was added, and one that was extended and has
 // middlewares that its stages lack, if no plugin refuses that at the start.
 func TestStagesPassedBy(t *testing.T) {

@@ -8,11 +8,14 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -76,7 +79,7 @@ var fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
 // Go in Markdown compiles. A fence holds declarations or statements. It may use the variables of whatYouHaveInDocs, and
 // need not use those that it declares.
 func TestGoInMarkdownCompiles(t *testing.T) {
-	imports := exported(t)
+	imports := exported()
 	tree(t, ".md", func(path, text string) {
 		for _, at := range fence.FindAllStringSubmatchIndex(text, -1) {
 			line := 1 + strings.Count(text[:at[2]], "\n")
@@ -114,13 +117,10 @@ func compile(code, name string, imports types.Importer) (wrong []error) {
 	return wrong
 }
 
-// exported is an importer of packagesOfDocs and of more packages, and of what they import, from the build cache.
-func exported(t *testing.T, more ...string) types.Importer {
-	t.Helper()
-	args := append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, more...)
-	for _, path := range packagesOfDocs {
-		args = append(args, path)
-	}
+// exported is an importer of packagesOfDocs, and of what they import, from the build cache.
+var exported = sync.OnceValue(func() types.Importer {
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	args = slices.AppendSeq(args, maps.Values(packagesOfDocs))
 	out := testkit.Must(exec.Command("go", args...).Output())
 	compiled := map[string]string{}
 	for line := range strings.Lines(string(out)) {
@@ -128,5 +128,7 @@ func exported(t *testing.T, more ...string) types.Importer {
 			compiled[path] = file
 		}
 	}
-	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(compiled[path]) })
-}
+	return importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(compiled[path])
+	})
+})

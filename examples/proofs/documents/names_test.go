@@ -20,7 +20,7 @@ var (
 
 // The exported names that Markdown cites, as `poison.QueueConfig.Node` or `QueueConfig.Node`, exist.
 func TestNamesInMarkdownExist(t *testing.T) {
-	imports := exported(t)
+	imports := exported()
 	packages := map[string]*types.Package{}
 	for short, path := range packagesOfDocs {
 		found := testkit.Must(imports.Import(path))
