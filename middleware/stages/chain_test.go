@@ -125,12 +125,3 @@ func TestStagesMasks(t *testing.T) {
 		testkit.Check(t, told, "%q", log.all())
 	})
 }
-
-func empty(b *broker) bool {
-	for _, left := range b.left() {
-		if len(left) > 0 {
-			return false
-		}
-	}
-	return true
-}

@@ -3,8 +3,6 @@ package stages_test
 import (
 	"errors"
 	"runtime"
-	"slices"
-	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -42,32 +40,13 @@ func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
 type inBubble struct{ rapid.TB }
 
-// publisher records what it takes.
-type publisher struct {
-	mu    sync.Mutex
-	taken []string
-}
+// publisher takes everything.
+type publisher struct{}
 
-func (p *publisher) Publish(_ string, messages ...*message.Message) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, msg := range messages {
-		p.taken = append(p.taken, msg.UUID)
-	}
-	return nil
-}
-
-func (p *publisher) Close() error { return nil }
-
-func (p *publisher) ids() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.taken)
-}
+func (*publisher) Publish(string, ...*message.Message) error { return nil }
+func (*publisher) Close() error                              { return nil }
 
 func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
 	t.Helper()
 	testkit.NoError(t, pub.Publish(topic, messages...))
 }
-
-var eventually = testkit.Eventually
