@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature C5: which classes are retried, by default and as PerClass says.
@@ -71,37 +70,6 @@ func TestPerClassBackoff(t *testing.T) {
 			testkit.Check(t, pauses[i] == want[i], "waits %v, want %v", pauses, want)
 		}
 	})
-}
-
-// Feature R3: a strategy of one's own is asked for once for each class, and ends the retries of a message that
-// alternates.
-func TestOwnStrategyOfAlternatingErrors(t *testing.T) {
-	asked := 0
-	r := newRetry(t, middleware.RetryConfig{Attempts: 50, Backoff: middleware.Backoff{New: func() backoff.BackOff {
-		asked++
-		return backoff.WithMaxRetries(&backoff.ZeroBackOff{}, 3)
-	}}})
-	asked = 0 // NewRetry tries it
-	calls := 0
-	_, err := r.Middleware(func(*message.Message) ([]*message.Message, error) {
-		if calls++; calls%2 == 0 {
-			return nil, classify.Transient(errBoom)
-		}
-		return nil, errBoom
-	})(newMessage("1"))
-	if f := failureOf(t, err); asked != 2 || calls != 7 || f.Attempts != 7 {
-		t.Errorf("asked %d times, %d calls, %d attempts", asked, calls, f.Attempts)
-	}
-}
-
-// Feature C3: the classifier given is the one that judges.
-func TestRetryAsksItsClassifier(t *testing.T) {
-	classifier := testkit.Must(
-		classify.New(classify.Config{Rules: []classify.Rule{func(error) (classify.Verdict, bool) {
-			return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
-		}}}))
-	calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom)
-	testkit.Require(t, calls == 1 && f.Verdict.Reason == "rule", "%d attempts, %+v", calls, f.Verdict)
 }
 
 // Promise P4: a message for which a part further in needs no further attempt in place is not tried again.

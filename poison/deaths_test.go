@@ -86,15 +86,3 @@ func TestDeathsOfLiveMessages(t *testing.T) {
 	testkit.Check(t, dead.Origin.Topic == "orders" && dead.Failure.Description == "no" && len(dead.Original.Metadata) == 1,
 		"%+v of %q", dead, dead.Original.Metadata)
 }
-
-// Features D7, D14: a letter of RabbitMQ's that is sealed still tells where it came from.
-func TestDeathsAreSealed(t *testing.T) {
-	s, _ := newSealer(t)
-	sealed, _, err := sealMessage(t.Context(), s, died("["+onceRejected+"]"))
-	testkit.NoError(t, err)
-	l := testkit.Must(Decode(sealed))
-	testkit.Check(t, l.Origin.Topic == "orders" && l.Sealed, "sealed: %+v", l)
-	opened := testkit.Must(l.Open(t.Context(), s))
-	own := opened.Original.Metadata
-	testkit.Check(t, len(own) == 1 && own["tenant"] == "acme", "opened with %q", own)
-}

@@ -68,67 +68,47 @@ var (
 // Feature D7: the letters that others really write to Kafka are read, and nothing of theirs stays on the
 // original.
 func TestDecodeForeignLetters(t *testing.T) {
+	const (
+		rejected = listenerFailed + "Spring$OrderRejected"
+		bytes    = "org.springframework.kafka.support.serializer.DeserializationException"
+		data     = "org.apache.kafka.connect.errors.DataException"
+		number   = "org.apache.kafka.common.errors.SerializationException"
+	)
+	in := func(topic, partition, offset, group string, at time.Time) Origin {
+		return Origin{Topic: topic, Partition: partition, Offset: offset, ConsumerGroup: group, Timestamp: at}
+	}
+	failed := func(kind, text string, attempts int) Failure {
+		return Failure{Type: kind, Description: text, Attempts: attempts}
+	}
+	connect := Letter{Origin: in("connect-orders", "2", "12", "", time.Time{}), Failure: failed(data, notSerialized, 0)}
+	connect.Origin.Handler, connect.Failure.Reason = "warehouse", "value_converter"
+	retried := failed(rejected, "Listener failed; order 46: no such customer", 3)
+	retried.LastFailedAt = someTime
 	for name, want := range map[string]Letter{
-		"spring": {
-			Origin:  Origin{Topic: "spring-orders", Partition: "2", Offset: "200", Timestamp: sent, ConsumerGroup: "billing"},
-			Failure: Failure{Type: listenerFailed + "Spring$OrderRejected", Description: "Listener failed; order 42: no such customer"},
-		},
-		"spring-counted": {
-			Origin:  Origin{Topic: "spring-counted", Partition: "1", Offset: "0", Timestamp: someTime, ConsumerGroup: "billing"},
-			Failure: Failure{Type: listenerFailed + "Spring$OrderRejected", Description: "Listener failed; order 43: no such customer", Attempts: 3},
-		},
-		"spring-key": {
-			Origin:  Origin{Topic: "spring-keys", Partition: "1", Offset: "0", Timestamp: someTime, ConsumerGroup: "billing"},
-			Failure: Failure{Type: "org.springframework.kafka.support.serializer.DeserializationException", Description: "failed to deserialize"},
-		},
-		"spring-value": {
-			Origin:  Origin{Topic: "spring-values", Partition: "1", Offset: "0", Timestamp: someTime, ConsumerGroup: "billing"},
-			Failure: Failure{Type: "org.springframework.kafka.support.serializer.DeserializationException", Description: "failed to deserialize"},
-		},
-		"spring-retried": {
-			Origin: Origin{Topic: "spring-retried", Partition: "1", Offset: "0", Timestamp: sent, ConsumerGroup: "billing"},
-			Failure: Failure{
-				Type: listenerFailed + "Spring$OrderRejected", Description: "Listener failed; order 46: no such customer",
-				Attempts: 3, LastFailedAt: someTime,
-			},
-		},
-		"spring-twice": {
-			Origin:  Origin{Topic: "spring-orders", Partition: "2", Offset: "200", Timestamp: sent, ConsumerGroup: "billing"},
-			Failure: Failure{Type: listenerFailed + "java.lang.IllegalStateException", Description: "Listener failed; cannot bury it"},
-		},
-		"connect": {
-			Origin:  Origin{Topic: "connect-orders", Partition: "2", Offset: "12", Handler: "warehouse"},
-			Failure: Failure{Reason: "value_converter", Type: "org.apache.kafka.connect.errors.DataException", Description: notSerialized},
-		},
-		"connect-twice": {
-			Origin:  Origin{Topic: "connect-orders", Partition: "2", Offset: "12", Handler: "warehouse"},
-			Failure: Failure{Reason: "value_converter", Type: "org.apache.kafka.connect.errors.DataException", Description: notSerialized},
-		},
-		"streams": {
-			Origin:  Origin{Topic: "streams-orders", Partition: "0", Offset: "1"},
-			Failure: Failure{Type: "Fix$OrderRejected", Description: "order 42: no such customer"},
-		},
-		"streams-value": {
-			Origin: Origin{Topic: "streams-numbers", Partition: "0", Offset: "0"},
-			Failure: Failure{
-				Type: "org.apache.kafka.common.errors.SerializationException", Description: "Size of data received by IntegerDeserializer is not 4",
-			},
-		},
-		"share": {
-			Origin:  Origin{Topic: "share-orders", Partition: "2", Offset: "0", ConsumerGroup: "billing"},
-			Failure: Failure{Description: "Offset rejected by client.", Attempts: 1},
-		},
-		"share-limit": {
-			Origin:  Origin{Topic: "share-orders", Partition: "2", Offset: "1", ConsumerGroup: "billing"},
-			Failure: Failure{Description: "Offset delivery count exceeded the threshold.", Attempts: 5},
-		},
-		"share-bare": {
-			Origin: Origin{ConsumerGroup: "audit"},
-			Failure: Failure{
-				Description: "Offset rejected by client. The broker kept no copy: the record is in share-orders, partition 2, offset 0. " +
-					"Set errors.deadletterqueue.copy.record.enable for the group.", Attempts: 1,
-			},
-		},
+		"spring": {Origin: in("spring-orders", "2", "200", "billing", sent),
+			Failure: failed(rejected, "Listener failed; order 42: no such customer", 0)},
+		"spring-counted": {Origin: in("spring-counted", "1", "0", "billing", someTime),
+			Failure: failed(rejected, "Listener failed; order 43: no such customer", 3)},
+		"spring-key": {Origin: in("spring-keys", "1", "0", "billing", someTime),
+			Failure: failed(bytes, "failed to deserialize", 0)},
+		"spring-value": {Origin: in("spring-values", "1", "0", "billing", someTime),
+			Failure: failed(bytes, "failed to deserialize", 0)},
+		"spring-retried": {Origin: in("spring-retried", "1", "0", "billing", sent), Failure: retried},
+		"spring-twice": {Origin: in("spring-orders", "2", "200", "billing", sent),
+			Failure: failed(listenerFailed+"java.lang.IllegalStateException", "Listener failed; cannot bury it", 0)},
+		"connect":       connect,
+		"connect-twice": connect,
+		"streams": {Origin: in("streams-orders", "0", "1", "", time.Time{}),
+			Failure: failed("Fix$OrderRejected", "order 42: no such customer", 0)},
+		"streams-value": {Origin: in("streams-numbers", "0", "0", "", time.Time{}),
+			Failure: failed(number, "Size of data received by IntegerDeserializer is not 4", 0)},
+		"share": {Origin: in("share-orders", "2", "0", "billing", time.Time{}),
+			Failure: failed("", "Offset rejected by client.", 1)},
+		"share-limit": {Origin: in("share-orders", "2", "1", "billing", time.Time{}),
+			Failure: failed("", "Offset delivery count exceeded the threshold.", 5)},
+		"share-bare": {Origin: Origin{ConsumerGroup: "audit"}, Failure: failed("", "Offset rejected by client. The broker "+
+			"kept no copy: the record is in share-orders, partition 2, offset 0. "+
+			"Set errors.deadletterqueue.copy.record.enable for the group.", 1)},
 	} {
 		record := readForeign(t, name)
 		msg := record.carrying()

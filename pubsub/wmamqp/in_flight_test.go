@@ -139,13 +139,3 @@ func TestInFlightLosesNothing(t *testing.T) {
 	}
 	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
 }
-
-func (b *broker) consumers(queue string) (n int) {
-	b.Helper()
-	b.must(func(c *amqp091.Channel) error {
-		q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
-		n = q.Consumers
-		return err
-	})
-	return n
-}

@@ -99,14 +99,11 @@ func (b *broker) queue(kind ...string) string {
 
 func (b *broker) declare(name string, kind ...string) {
 	b.Helper()
-	var arguments amqp091.Table
 	if len(kind) > 0 && kind[0] == "quorum" {
-		arguments = wmamqp.QuorumQueue(nil)
+		b.declareWith(name, wmamqp.QuorumQueue(nil))
+	} else {
+		b.declareWith(name, nil)
 	}
-	b.must(func(c *amqp091.Channel) error {
-		_, err := c.QueueDeclare(name, true, false, false, false, arguments)
-		return err
-	})
 }
 
 // send publishes as a foreign program would, and waits for the confirm.
@@ -138,15 +135,19 @@ func (b *broker) get(queue string) amqp091.Delivery {
 	return d
 }
 
-func (b *broker) ready(queue string) (n int) {
+// inspect is what the broker says of a queue.
+func (b *broker) inspect(queue string) (q amqp091.Queue) {
 	b.Helper()
-	b.must(func(c *amqp091.Channel) error {
-		q, err := c.QueueDeclarePassive(queue, true, false, false, false, nil)
-		n = q.Messages
+	b.must(func(c *amqp091.Channel) (err error) {
+		q, err = c.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	return n
+	return q
 }
+
+func (b *broker) ready(queue string) int { return b.inspect(queue).Messages }
+
+func (b *broker) consumers(queue string) int { return b.inspect(queue).Consumers }
 
 // closed judges what Close returned. That the end takes longer than Close may is no fault on a machine that is busy:
 // TestCloseWhateverThePeerDoes holds Close to its time, and TestMain waits for the end.
