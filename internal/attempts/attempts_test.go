@@ -83,7 +83,8 @@ func TestFailureTextIsBounded(t *testing.T) {
 		var f classify.Failure
 		attempts.Add(&f, err, classify.Verdict{Class: classify.ClassInvalid}, noon)
 		text := f.Error()
-		testkit.Check(t, strings.HasPrefix(text, "invalid after 1 attempt(s): ") && len(text) <= 5<<10, "%s: %.60q", name, text)
+		testkit.Check(t, strings.HasPrefix(text, "invalid after 1 attempt(s): ") && len(text) <= 5<<10,
+			"%s: %.60q", name, text)
 		kept := f.History[0].Error
 		testkit.Check(t, len(kept) <= 256 && utf8.ValidString(text+kept) && !strings.Contains(text+kept, "\x00"),
 			"%s: history has %d bytes, %.60q", name, len(kept), kept)

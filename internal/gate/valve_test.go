@@ -47,7 +47,8 @@ func TestValveOpensWhenAllReopen(t *testing.T) {
 			}
 			for i, next := range order {
 				synctest.Wait()
-				testkit.Require(t, through.Load() == 0 && v.IsShut(), "some went through with %d of 3 channels closed", i)
+				testkit.Require(t, through.Load() == 0 && v.IsShut(),
+					"some went through with %d of 3 channels closed", i)
 				close(reopen[next])
 			}
 			synctest.Wait()

@@ -60,24 +60,22 @@ func TestGuardRules(t *testing.T) {
 			{"all required", required, message.Metadata{"tenant": "a", "type": "b"}, passes, ""},
 			{"one missing", required, message.Metadata{"tenant": "a"}, classify.ClassInvalid, "missing_metadata"},
 			{"one empty", required, message.Metadata{"tenant": "a", "type": ""}, classify.ClassInvalid, "missing_metadata"},
-			{"no metadata", required, nil, classify.ClassInvalid, "missing_metadata"},
 			{"not expired", expires, message.Metadata{"expires": ago(-1)}, passes, ""},
 			{"expires now", expires, message.Metadata{"expires": ago(0)}, classify.ClassPermanent, "ttl_expired"},
 			{"expired in another zone", expires, message.Metadata{"expires": "1999-12-31T18:59:59-05:00"}, classify.ClassPermanent, "ttl_expired"},
 			{"never expires", expires, message.Metadata{}, passes, ""},
 			{"expires at nonsense", expires, message.Metadata{"expires": "soon"}, passes, ""},
-			{"expires at a number", expires, message.Metadata{"expires": "1700000000"}, passes, ""},
 			{"expires in the year 0", expires, message.Metadata{"expires": "0000-01-01T00:00:00Z"}, passes, ""},
 			{"expires at a very long text", expires, message.Metadata{"expires": strings.Repeat("9", 1<<20)}, passes, ""},
 			{"hops allowed", hops, message.Metadata{"x-hop-count": "2"}, passes, ""},
 			{"one hop too many", hops, message.Metadata{"x-hop-count": "3"}, classify.ClassPermanent, "max_hop_count_exceeded"},
 			{"hops negative", hops, message.Metadata{"x-hop-count": "-3"}, passes, ""},
-			{"hops no number", hops, message.Metadata{"x-hop-count": "3 of 2"}, passes, ""},
 			{"hops beyond all bounds", hops, message.Metadata{"x-hop-count": "99999999999999999999"}, passes, ""},
 		} {
 			handled, err := guarded(t, row.config, row.metadata)
 			v := verdict(err)
-			testkit.Check(t, v.Class == row.class && v.Reason == row.reason, "%s: the verdict is %s, %q", row.name, v.Class, v.Reason)
+			testkit.Check(t, v.Class == row.class && v.Reason == row.reason,
+				"%s: the verdict is %s, %q", row.name, v.Class, v.Reason)
 			testkit.Check(t, handled == (row.class == passes) && handled == (err == nil),
 				"%s: handled: %t, error %v", row.name, handled, err)
 		}
@@ -104,7 +102,8 @@ func TestHopsAreCounted(t *testing.T) {
 	for handled := 0; ; handled++ {
 		out, err := circle(msg)
 		if err != nil {
-			testkit.Check(t, handled == 4 && verdict(err).Reason == classify.ReasonMaxHops, "stopped after %d handlers: %v", handled, err)
+			testkit.Check(t, handled == 4 && verdict(err).Reason == classify.ReasonMaxHops,
+				"stopped after %d handlers: %v", handled, err)
 			return
 		}
 		msg = out[0].Copy()

@@ -49,7 +49,8 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	<-purged
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	testkit.Says(t, testkit.Err(keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10)), "sqlite: purge keys: ")
+	testkit.Says(t, testkit.Err(keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10)),
+		"sqlite: purge keys: ")
 }
 
 // Feature I8: the settings of MySQL's connections do not matter, neither to the table nor to the purge.

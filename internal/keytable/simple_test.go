@@ -4,6 +4,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -37,3 +40,13 @@ func FuzzSimple(f *testing.F) {
 		}
 	})
 }
+
+// Feature I3: by the database's clock, which knows only milliseconds, a lease lasts as long as its owner thinks, or
+// longer.
+func TestLeaseDuration(t *testing.T) {
+	for d, want := range map[time.Duration]int64{time.Second: 1001, time.Second + 1: 1002, time.Second - 1: 1001, 290 * 365 * 24 * time.Hour: 9145440000001} {
+		testkit.Equal(t, d.String(), millis(d), want)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

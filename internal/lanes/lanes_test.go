@@ -48,7 +48,8 @@ func TestProperty(t *testing.T) {
 				key := string(i.key)
 				mu.Lock()
 				if i.key != nil {
-					testkit.Check(rt, !busy[key] && done[key] <= i.number, "%q: %d runs, busy %v, %d has run", key, i.number, busy, done[key])
+					testkit.Check(rt, !busy[key] && done[key] <= i.number,
+						"%q: %d runs, busy %v, %d has run", key, i.number, busy, done[key])
 					busy[key], done[key] = true, i.number
 				}
 				if ran++; ran > running || added-ended > max(room, running)+1 { // and the one whose Add has not returned
@@ -128,8 +129,8 @@ func TestEachWithoutKeyRunsAlone(t *testing.T) {
 	})
 }
 
-// What could not run at once is not taken, unless it waits for its key. Close drops what waits, ends an Add, and returns
-// when what runs has returned. A context ends an Add too.
+// What could not run at once is not taken, unless it waits for its key. Close drops what waits, ends an Add, and
+// returns when what runs has returned. A context ends an Add too.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ran atomic.Int32
@@ -145,7 +146,8 @@ func TestClose(t *testing.T) {
 		begun := time.Now()
 		l.Close() // again
 		testkit.Is(t, l.Add(t.Context(), new(item)), lanes.ErrClosed)
-		testkit.Check(t, ran.Load() == 2 && time.Since(begun) == 58*time.Second, "%d ran, after %s", ran.Load(), time.Since(begun))
+		testkit.Check(t, ran.Load() == 2 && time.Since(begun) == 58*time.Second,
+			"%d ran, after %s", ran.Load(), time.Since(begun))
 	})
 }
 

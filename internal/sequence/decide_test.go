@@ -61,7 +61,8 @@ func TestOwnerSeesDecisions(t *testing.T) {
 			testkit.Check(t, string(l.Key) == key && len(rows) == 1 && rows[0].Decision == c.what && rows[0].By == "ann" && !rows[0].Held &&
 				time.Until(rows[0].Due) <= 0, "%s: %+v", l.Key, rows)
 			testkit.NoError(t, s.Again(t.Context(), source, c.row, time.Hour))
-			testkit.Equal(t, key+": left", testkit.Must(s.Heads(t.Context(), source, c.row.Lane, 1))[0].Decision, c.left)
+			testkit.Equal(t, key+": left", testkit.Must(s.Heads(t.Context(), source, c.row.Lane, 1))[0].Decision,
+				c.left)
 			testkit.NoError(t, s.Delete(t.Context(), source, c.row))
 			o.Drain(t.Context(), t.Context(), l, nil) // nothing is left
 		}

@@ -56,7 +56,8 @@ func TestHostileKeys(t *testing.T) {
 		listed := testkit.Must(sequence.List(t.Context(), db, "shop", 100))
 		testkit.Require(t, len(listed) == len(keys), "listed %d", len(listed))
 		l := listed[0]
-		testkit.Check(t, l.Key != nil && *l.Key == "" && l.Topic == "orders" && l.Partition == 3 && l.Messages == 1 && !l.Late, "%+v", l)
+		testkit.Check(t,
+			l.Key != nil && *l.Key == "" && l.Topic == "orders" && l.Partition == 3 && l.Messages == 1 && !l.Late, "%+v", l)
 		other := source
 		other.Group = "another"
 		testkit.Check(t, len(testkit.Must(sequence.List(t.Context(), db, "another", 100))) == 0 &&
@@ -73,7 +74,8 @@ func TestTopicMadeAnew(t *testing.T) {
 		}
 		testkit.NoError(t, s.Delete(t.Context(), source, rowOf([]byte("a"), 7, "a", "old")))
 		rows := testkit.Must(s.Heads(t.Context(), source, []byte("a"), 10))
-		testkit.Check(t, len(rows) == 1 && string(rows[0].Msg.Payload) == "new" && time.Until(rows[0].Due) >= time.Minute, "%+v", rows)
+		testkit.Check(t,
+			len(rows) == 1 && string(rows[0].Msg.Payload) == "new" && time.Until(rows[0].Due) >= time.Minute, "%+v", rows)
 	})
 }
 

@@ -44,7 +44,7 @@ type delivery struct {
 	drained bool
 	forGood bool
 	at      at
-	claim   claim
+	end     func(commit bool) // of its claim
 }
 
 const (
@@ -210,10 +210,10 @@ func (p *process) run(l *lane, d *delivery) (ended bool) {
 	}
 	switch d.at {
 	case begin:
-		c, found := w.store.Claim(d.message)
+		end, found := w.store.Claim(d.message)
 		switch found {
 		case entered:
-			d.claim, d.at = c, handler
+			d.end, d.at = end, handler
 		case applied:
 			d.at = publish // what was recorded
 		case settled:
@@ -256,11 +256,11 @@ func (p *process) run(l *lane, d *delivery) (ended bool) {
 
 // handle ends the transaction of the handler.
 func (p *process) handle(l *lane, d *delivery) (ended bool) {
-	w, c := p.world, d.claim
-	d.claim = nil
+	w, end := p.world, d.end
+	d.end = nil
 	fate := w.choose(5)
 	if w.failures == 0 || fate < 2 {
-		c.Commit()
+		end(true)
 		w.applied(d.message)
 		if d.at = publish; w.choose(8) == 0 {
 			d.at = begin // the answer was lost
@@ -273,7 +273,7 @@ func (p *process) handle(l *lane, d *delivery) (ended bool) {
 		}
 		return false
 	}
-	c.Release()
+	end(false)
 	if d.at = begin; fate == 4 {
 		return false // given back, and delivered again in its lane
 	}

@@ -43,15 +43,18 @@ func TestStanding(t *testing.T) {
 		testkit.Check(t, first.Overdue >= time.Hour && first.Overdue <= 2*time.Hour && first.IsLate() && !second.IsLate(),
 			"%+v, %+v", first, second)
 		first.Overdue, second.Overdue = 0, 0
-		testkit.Equal(t, "", first, sequence.Standing{Group: "billing", Topic: "orders", Partition: 3, Sequences: 3, Messages: 5, Held: 1})
-		testkit.Equal(t, "", second, sequence.Standing{Group: "mailing", Topic: "orders", Partition: 3, Sequences: 1, Messages: 1})
+		testkit.Equal(t, "", first,
+			sequence.Standing{Group: "billing", Topic: "orders", Partition: 3, Sequences: 3, Messages: 5, Held: 1})
+		testkit.Equal(t, "", second,
+			sequence.Standing{Group: "mailing", Topic: "orders", Partition: 3, Sequences: 1, Messages: 1})
 		held := testkit.Must(table.Held(t.Context(), 10))
 		h := held[0]
 		testkit.Check(t, len(held) == 1 && *h.Key == "c" && h.Messages == 2 && h.First == "id-c" && h.Position == 3 && h.Consumer == "shop/billing",
 			"%+v", held)
 		testkit.Must(sequence.Decide(t.Context(), db, "shop", h.Seq, sequence.Deciding{What: sequence.Release, By: "ann", Record: noRecord}))
 		first = testkit.Must(table.Standing(t.Context()))[0]
-		testkit.Check(t, first.Held == 0 && first.Overdue <= 2*time.Hour, "a released key is held, or late since then: %+v", first)
+		testkit.Check(t, first.Held == 0 && first.Overdue <= 2*time.Hour,
+			"a released key is held, or late since then: %+v", first)
 		testkit.Check(t, len(testkit.Must(table.Held(t.Context(), 10))) == 0, "it is released")
 		testkit.NoError(t, db.Close())
 		testkit.Check(t, testkit.Err(table.Standing(context.Background())) != nil, "a closed database says nothing")

@@ -33,7 +33,7 @@ type parked struct {
 // store is the tables of keys and of parked messages. Each method is one transaction, but for Claim, whose transaction
 // ends with the claim. A method that writes can be told to come again: Settle by busy, and the others by false.
 type store interface {
-	Claim(m message) (claim, state)
+	Claim(m message) (end func(commit bool), found state)
 	// Settle writes that m ended without an effect, unless m is settled already.
 	Settle(m message) state
 	Park(m message, held bool) bool
@@ -51,11 +51,6 @@ type store interface {
 	Purge(id string) bool
 }
 
-type claim interface {
-	Commit()
-	Release()
-}
-
 // keyRow is a row of the receiver's keys.
 type keyRow struct {
 	state   state
@@ -63,14 +58,11 @@ type keyRow struct {
 	free    bool // given up: any delivery may enter
 }
 
-// row is a parked message. Rows are in the order in which they were appended.
-type row = parked
-
 // memory is a store without a database. Its faults are those of the switches.
 type memory struct {
 	broken fault
 	keys   map[string]*keyRow
-	rows   []row
+	rows   []parked       // in the order in which they were appended
 	length map[string]int // of the fault counted
 }
 
@@ -78,16 +70,9 @@ func newMemory(broken fault) *memory {
 	return &memory{broken: broken, keys: make(map[string]*keyRow), length: make(map[string]int)}
 }
 
-type memoryClaim struct {
-	of     *memory
-	m      message
-	before keyRow
-	fresh  bool
-}
-
-func (s *memory) Claim(m message) (claim, state) {
+func (s *memory) Claim(m message) (end func(commit bool), found state) {
 	k := s.keys[m.id]
-	c := &memoryClaim{of: s, m: m, fresh: k == nil}
+	fresh := k == nil
 	switch {
 	case k == nil:
 		k = new(keyRow)
@@ -99,19 +84,18 @@ func (s *memory) Claim(m message) (claim, state) {
 	case k.state != settled || m.offset <= k.through:
 		return nil, k.state
 	}
-	c.before = *k
+	before := *k
 	k.state = busy
-	return c, entered
-}
-
-func (c *memoryClaim) Commit() { c.of.keys[c.m.id].state = applied }
-
-func (c *memoryClaim) Release() {
-	if c.fresh {
-		delete(c.of.keys, c.m.id)
-		return
-	}
-	*c.of.keys[c.m.id] = c.before
+	return func(commit bool) {
+		switch {
+		case commit:
+			k.state = applied
+		case fresh:
+			delete(s.keys, m.id)
+		default:
+			*k = before
+		}
+	}, entered
 }
 
 func (s *memory) Settle(m message) state {
@@ -134,7 +118,7 @@ func (s *memory) giveUp(id string) {
 }
 
 func (s *memory) find(m message) int {
-	return slices.IndexFunc(s.rows, func(r row) bool { return r.message == m })
+	return slices.IndexFunc(s.rows, func(r parked) bool { return r.message == m })
 }
 
 func (s *memory) Park(m message, held bool) bool {
@@ -143,7 +127,7 @@ func (s *memory) Park(m message, held bool) bool {
 		s.length[m.key]++
 	}
 	if at < 0 {
-		s.rows = append(s.rows, row{message: m, held: held})
+		s.rows = append(s.rows, parked{message: m, held: held})
 	}
 	return true
 }
@@ -159,7 +143,7 @@ func (s *memory) Hold(m message) bool {
 
 func (s *memory) Decide(m message, what sequence.Decision) bool {
 	at := s.find(m)
-	first := slices.IndexFunc(s.rows, func(r row) bool { return r.key == m.key })
+	first := slices.IndexFunc(s.rows, func(r parked) bool { return r.key == m.key })
 	switch {
 	case s.broken == decideHead && first >= 0:
 		s.rows[first].decided = what
@@ -175,7 +159,7 @@ func (s *memory) Decide(m message, what sequence.Decision) bool {
 func (s *memory) Delete(m message) bool {
 	at := s.find(m)
 	if s.broken == deleteHead {
-		at = slices.IndexFunc(s.rows, func(r row) bool { return r.key == m.key })
+		at = slices.IndexFunc(s.rows, func(r parked) bool { return r.key == m.key })
 	}
 	if at >= 0 {
 		s.rows = slices.Delete(s.rows, at, at+1)
@@ -239,7 +223,7 @@ func (s *memory) Purge(id string) bool {
 	if k == nil || k.state == busy {
 		return false
 	}
-	if s.broken != purgeParked && slices.ContainsFunc(s.rows, func(r row) bool { return r.id == id }) {
+	if s.broken != purgeParked && slices.ContainsFunc(s.rows, func(r parked) bool { return r.id == id }) {
 		return false
 	}
 	delete(s.keys, id)

@@ -61,17 +61,9 @@ func (s *tables) row(m message, held bool) *sequence.Row {
 		Key: sequence.Key{Consumer: consumer, ID: m.id}, RecordKey: []byte(m.key), Msg: msg}
 }
 
-type tableClaim struct {
-	of *tables
-	tx *sql.Tx
-}
-
-func (c tableClaim) Commit()  { c.of.open = false; must(c.tx.Commit()) }
-func (c tableClaim) Release() { c.of.open = false; must(c.tx.Rollback()) }
-
 func must(err error) { testkit.Must(0, err) }
 
-func (s *tables) Claim(m message) (claim, state) {
+func (s *tables) Claim(m message) (end func(commit bool), found state) {
 	if s.open {
 		return nil, busy
 	}
@@ -79,7 +71,14 @@ func (s *tables) Claim(m message) (claim, state) {
 	record := testkit.Must(keytable.InSQLite.Enter(context.Background(), tx, s.key(m)))
 	if record == nil {
 		s.open = true
-		return tableClaim{s, tx}, entered
+		return func(commit bool) {
+			s.open = false
+			if commit {
+				must(tx.Commit())
+			} else {
+				must(tx.Rollback())
+			}
+		}, entered
 	}
 	must(tx.Rollback())
 	if record.Settled {

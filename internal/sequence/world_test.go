@@ -129,8 +129,8 @@ func (w *world) start() {
 func (w *world) crash(p *process) {
 	for _, l := range p.lanes {
 		for _, d := range append(l.beside, l.now) {
-			if d != nil && d.claim != nil {
-				d.claim.Release()
+			if d != nil && d.end != nil {
+				d.end(false)
 			}
 		}
 	}

@@ -11,12 +11,10 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/graceful"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // group is a session of a member, and its claim on a partition, without the broker: its random moments take no time.
@@ -125,7 +123,8 @@ func TestInFlightAtRandom(t *testing.T) {
 				defer mu.Unlock()
 				held--
 				offset, key := offsetOf(msg), keyOf(msg)
-				testkit.Check(t, key == "" || last[key] <= offset, "round %d: %d of key %s is acked after %d", round, offset, key, last[key])
+				testkit.Check(t, key == "" || last[key] <= offset,
+					"round %d: %d of key %s is acked after %d", round, offset, key, last[key])
 				busy[key] = false
 				switch {
 				case how == 0 && pause > 900*time.Millisecond: // never settled
@@ -195,25 +194,4 @@ func TestInFlightCommitsTogether(t *testing.T) {
 		testkit.Check(t, time.Since(began) <= s.config.settleGrace && g.marked[len(g.marked)-1] == n-1 && g.commits >= 2,
 			"the session took %s to end, marked %v in %d commits", time.Since(began), g.marked, g.commits)
 	})
-}
-
-// hostileLogger is a logger that panics.
-type hostileLogger struct{ watermill.NopLogger }
-
-func (hostileLogger) Debug(string, watermill.LogFields)                  { panic("logger") }
-func (l hostileLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-// Feature O5: a logger that panics does not end the claim, and does not leave it waiting for a message that was not
-// sent.
-func TestInFlightUnderPanic(t *testing.T) {
-	for _, inFlight := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGroup(t, 1)
-			ended := g.consume(subscriptionOf(t, SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: hostileLogger{}}}, true))
-			synctest.Wait() // it is not taken
-			g.leave()
-			testkit.Equal(t, "panicked with", <-ended, nil)
-			testkit.Check(t, len(g.marked) == 0, "in flight %d: marked %v", inFlight, g.marked)
-		})
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // limited lets one message of a key be parked.
@@ -63,7 +65,8 @@ func TestFullPartition(t *testing.T) {
 	}
 	c.eventually("the log says that the partition waits", func() bool { return full() == 1 })
 	repaired.Store(true)
-	testkit.Check(t, c.committed() == 1 && h.count() == 0, "%d are committed, and %d were handled", c.committed(), h.count())
+	testkit.Check(t, c.committed() == 1 && h.count() == 0,
+		"%d are committed, and %d were handled", c.committed(), h.count())
 	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release})
 	c.eventually("all are committed", func() bool { return c.committed() == n })
 	c.eventually("all are handled", func() bool { return h.count() == n })
@@ -108,4 +111,41 @@ func TestHeldKeys(t *testing.T) {
 	err := db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
 	testkit.Check(t, err == nil && id == "key-1/1" && description == "ann decided to skip it: INC-7",
 		"the letter of %q says %q: %v", id, description, err)
+}
+
+// Feature R13: an instance that keeps the order of keys and one that does not are never in a group at the same time.
+// The second one waits for the first to leave, whichever it is, and then has all.
+func TestMembersApart(t *testing.T) {
+	t.Parallel()
+	for _, orderedFirst := range []bool{false, true} {
+		t.Run(fmt.Sprint("ordered first ", orderedFirst), func(t *testing.T) {
+			t.Parallel()
+			membersApart(t, newCluster(t), orderedFirst)
+		})
+	}
+}
+
+func membersApart(t *testing.T, c *cluster, orderedFirst bool) {
+	db, log := databases.Postgres.New(t), &testkit.Log{}
+	begin := func(ordered bool, handled *atomic.Int64) (stop func()) {
+		config := spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{}}
+		if ordered {
+			config.Ordered = &spillway.OrderedConfig{}
+		}
+		sub := c.subscriber(SubscriberConfig{InFlight: 8, Shared: settings.Shared{Logger: log}})
+		return c.run(sub, c.channel(config).Attach, func(*message.Message) error { handled.Add(1); return nil })
+	}
+	var first, second atomic.Int64
+	stopFirst := begin(orderedFirst, &first)
+	const n, keys = 40, 8
+	c.produce(keyed(n, keys)...)
+	c.eventually("the first handles all", func() bool { return first.Load() == n })
+	stopSecond := begin(!orderedFirst, &second)
+	c.eventually("the group does not admit it", func() bool { return log.Is(sarama.ErrInconsistentGroupProtocol) })
+	testkit.Equal(t, "members", c.members(), 1)
+	stopFirst()
+	others := keyed(2*n, keys) // of which the receiver knows the first half
+	c.produce(others...)
+	c.eventually("the second has its turn", func() bool { return second.Load() == n })
+	stopSecond()
 }

@@ -38,7 +38,7 @@ func TestStagesOutageLines(t *testing.T) {
 		ends := func() int { return len(linesOf(log, watermill.InfoLogLevel, "stages_joined")) }
 		d.eventually("the outage has a line", func() bool { return begins() == outage+1 })
 		tried := dialer.refusals()
-		d.eventually("it is tried again and again", func() bool { return dialer.refusals() > tried+20 })
+		d.eventually("it is tried again and again", func() bool { return dialer.refusals() > tried+8 })
 		dialer.set(false, false)
 		d.eventually("its end has a line", func() bool { return ends() == outage+1 })
 		testkit.Equal(t, "lines of outages", begins(), outage+1)

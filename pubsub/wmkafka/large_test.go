@@ -103,6 +103,7 @@ func TestTLSListenerIsNoRefusalForSize(t *testing.T) {
 	earlier := sarama.PacketDecodingError{Info: "message of length 352518912 too large or too small"}
 	for _, err := range []error{err, earlier} {
 		err := fmt.Errorf("publish: %w", err)
-		testkit.Check(t, !isTooLarge(err) && !(*classify.Classifier)(nil).IsTooLarge(err), "%v is a refusal for size", err)
+		testkit.Check(t, !isTooLarge(err) && !(*classify.Classifier)(nil).IsTooLarge(err),
+			"%v is a refusal for size", err)
 	}
 }

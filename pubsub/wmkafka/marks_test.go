@@ -40,7 +40,8 @@ func TestMarks(t *testing.T) {
 				testkit.Require(t, (p.turn() != nil) == ahead, "%d waits for its turn, or not", p.offset)
 			}
 			full := len(open) >= m.most || size >= m.mostBytes || len(open) > 0 && beyond >= m.ahead
-			testkit.Require(t, m.full() == full, "full: %t, with %d messages of %d bytes, %d beyond the first", !full, len(open), size, beyond)
+			testkit.Require(t, m.full() == full,
+				"full: %t, with %d messages of %d bytes, %d beyond the first", !full, len(open), size, beyond)
 			testkit.Require(t, len(m.open) <= m.ahead+1 && m.number == len(open) && m.bytes == size && len(m.latest) <= len(open),
 				"it keeps %d messages, counts %d of %d bytes, and knows %d keys; %d are open", len(m.open), m.number, m.bytes, len(m.latest), len(open))
 			position = got

@@ -28,7 +28,8 @@ func TestRecordSurvives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			once := thereAndBack(t, Marshaler{}, record)
 			testkit.Equal(t, "back", text(withoutOurs(once)), text(record))
-			testkit.Equal(t, "back the second time", text(withoutOurs(thereAndBack(t, Marshaler{}, once))), text(record))
+			testkit.Equal(t, "back the second time", text(withoutOurs(thereAndBack(t, Marshaler{}, once))),
+				text(record))
 		})
 	}
 }
@@ -174,8 +175,8 @@ func TestForgedCarrier(t *testing.T) {
 	}
 }
 
-// Bad input, promise P4: of messages without anything, and of what an Inner that panics, refuses or returns nothing says.
-// An output is refused then, and a letter is written as watermill-kafka writes it.
+// Bad input, promise P4: of messages without anything, and of what an Inner that panics, refuses or returns nothing
+// says. An output is refused then, and a letter is written as watermill-kafka writes it.
 func TestMarshalBadInput(t *testing.T) {
 	testkit.Says(t, testkit.Err((Marshaler{}).Marshal("orders", nil)), "wmkafka: ")
 	testkit.NoError(t, testkit.Err((Marshaler{}).Marshal("orders", &message.Message{})))

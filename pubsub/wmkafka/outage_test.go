@@ -1,12 +1,20 @@
 package wmkafka
 
 import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // generation is the state of the group as its members see it: it changes with each rebalance.
@@ -53,6 +61,84 @@ func TestHeldFetchesNoMore(t *testing.T) {
 			return time.Since(since) > 2*time.Second
 		})
 		got := fetched()
-		testkit.Check(t, got >= size && got <= 5<<20, "InFlight %d: %d bytes were fetched while messages are held", inFlight, got)
+		testkit.Check(t, got >= size && got <= 5<<20,
+			"InFlight %d: %d bytes were fetched while messages are held", inFlight, got)
 	}
+}
+
+// Feature R12, promise P3: while the breaker holds the messages of a handler, the session of their group outlives the
+// session timeout. A lost session ends the contexts of held messages, which are requeued. The next session's messages
+// are held again. When the downstream is back, all messages are handled, and none is dead-lettered.
+func TestHeldInOutage(t *testing.T) {
+	t.Parallel()
+	for name, inFlight := range map[string]int{"in turn": 1, "in flight": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 50
+			c := newCluster(t)
+			c.produce(numbered(n)...)
+			var away atomic.Bool
+			away.Store(true)
+			dead, done, handled := &sink{}, sync.Map{}, atomic.Int64{}
+			ch := c.channel(spillway.Config{Publisher: dead,
+				Breaker: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
+			waiting := func() int {
+				for _, s := range ch.Breaker().Health() {
+					if s.State != breaker.Closed {
+						return s.Waiting
+					}
+				}
+				return 0
+			}
+			held := func() bool { return waiting() >= max(1, inFlight-1) } // one can be the probe
+			dialer := &faulty{}
+			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: dialer.soon}), ch.Attach, func(msg *message.Message) error {
+				if away.Load() {
+					return classify.Away(errors.New("connection refused"))
+				}
+				_, again := done.LoadOrStore(msg.UUID, nil)
+				if !again {
+					handled.Add(1)
+				}
+				return nil
+			})
+			c.eventually("the breaker holds messages", held)
+			var before, now []string
+			c.eventually("it is a member", func() bool { before = c.generation(); return len(before) == 1 })
+			time.Sleep(9 * time.Second)
+			c.eventually("the broker knows its members", func() bool { now = c.generation(); return len(now) == 1 })
+			testkit.Require(t, slices.Equal(now, before), // an expelled member comes back under another id
+				"members %v, after %v: the session was lost while a message was held", now, before)
+			dialer.set(false, true)
+			c.eventually("the session is lost, and its messages are requeued", func() bool { return waiting() == 0 })
+			dialer.set(false, false)
+			c.eventually("the next session's messages are held", held)
+			testkit.Check(t, len(dead.all()) == 0 && handled.Load() == 0 && c.committed() <= 0,
+				"%d letters, %d handled, %d committed in the outage", len(dead.all()), handled.Load(), c.committed())
+			away.Store(false)
+			c.eventually("all are handled", func() bool { return handled.Load() == n })
+			c.eventually("all are committed", func() bool { return c.committed() == n })
+			testkit.Check(t, len(dead.all()) == 0, "%d letters", len(dead.all()))
+		})
+	}
+}
+
+// Promise P3: when all brokers come back, no rebalance waits for the member that this process was before.
+func TestNoMemberIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	dialer := &faulty{}
+	messages := c.subscribe(c.subscriber(SubscriberConfig{Sarama: func(config *sarama.Config) {
+		dialer.into(config)
+		group := &config.Consumer.Group
+		group.Session.Timeout, group.Rebalance.Timeout, config.Net.ReadTimeout = 4*time.Minute, 4*time.Minute, 5*time.Minute
+	}}))
+	c.produce(numbered(1)...)
+	c.next(messages).Ack()
+	dialer.set(false, true)
+	c.eventually("the client gives up", func() bool { return dialer.refusals() > 20 })
+	dialer.set(false, false)
+	c.produce(numbered(1)...)
+	c.next(messages).Ack()
+	testkit.Equal(t, "members of the group", c.members(), 1)
 }

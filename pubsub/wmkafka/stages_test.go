@@ -256,7 +256,8 @@ func TestStagesTransactions(t *testing.T) {
 	d.eventually("all is committed", func() bool { return d.behind(d.topic) == 0 })
 	stop()
 	got := d.times()
-	testkit.Check(t, slices.Equal(slices.Sorted(maps.Keys(got)), want) && len(want) == 6, "taken %v, want %v", got, want)
+	testkit.Check(t, slices.Equal(slices.Sorted(maps.Keys(got)), want) && len(want) == 6,
+		"taken %v, want %v", got, want)
 }
 
 // Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another

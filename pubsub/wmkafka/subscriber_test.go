@@ -67,7 +67,8 @@ func TestOrigin(t *testing.T) {
 	testkit.Equal(t, "stock", of(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"})), want)
 	for _, msg := range []*message.Message{nil, {}, message.NewMessage("id", nil)} {
 		o := Origin(msg)
-		testkit.Check(t, o.Partition == "" && o.Offset == "" && o.Key == nil && o.Timestamp.IsZero(), "without Kafka: %+v", o)
+		testkit.Check(t, o.Partition == "" && o.Offset == "" && o.Key == nil && o.Timestamp.IsZero(),
+			"without Kafka: %+v", o)
 		testkit.Check(t, msg == nil || o.MessageID == msg.UUID, "without Kafka: %+v", o)
 	}
 }

@@ -101,9 +101,9 @@ func TestRetentionWithoutLimit(t *testing.T) {
 	}
 }
 
-// Features D5, D16, promise P7: letters that the publisher or a request has no room for are an error at start-up, as the
-// broker would cut the connection each time. So is a topic that cannot be created, or whose name Kafka does not allow.
-// The error says what to do.
+// Features D5, D16, promise P7: letters that the publisher or a request has no room for are an error at start-up, as
+// the broker would cut the connection each time. So is a topic that cannot be created, or whose name Kafka does not
+// allow. The error says what to do.
 func TestInitializeTopicsErrors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -169,7 +169,8 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	testkit.Check(t, len(logged.Errors()) == 0, "logged %v", logged.Errors())
 	testkit.NoError(t, pub.InitializeTopicsFor(source, weak))
 	for _, part := range []string{"event:topic_weak", weak, "min.insync.replicas=1", "set it to 2", "more replicas than 1"} {
-		testkit.Check(t, strings.Contains(fmt.Sprint(logged.Errors()), part), "the log lacks %q: %v", part, logged.Errors())
+		testkit.Check(t, strings.Contains(fmt.Sprint(logged.Errors()), part),
+			"the log lacks %q: %v", part, logged.Errors())
 	}
 	wanted := topicSettings{replicas: 3, minInSync: 2}
 	testkit.Equal(t, minInSyncReplicas, *wanted.detail().ConfigEntries[minInSyncReplicas], "2")
