@@ -29,21 +29,17 @@ func testDrain(t *testing.T, on database) {
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(120)...)
 	var hooked atomic.Int64
-	report := drain(t, store, out, redrive.DrainConfig{
-		Rules: redrive.Rules{
-			Allow: []string{"orders"},
-			By:    "ann",
-			Hooks: redrive.Hooks{OnRedrive: func(_ context.Context, l poison.Letter, topic string) {
-				if topic == "orders" && l.DeadLetterTopic == "orders.dlq" {
-					hooked.Add(1)
-				}
-				panic("a hook may")
-			}},
-		},
-	})
-	if report.Taken != 120 || report.Redriven != 120 || report.ID == "" || hooked.Load() != 120 {
-		t.Fatalf("%+v, %d hooks", report, hooked.Load())
+	config := orders
+	config.By = "ann"
+	config.Hooks.OnRedrive = func(_ context.Context, l poison.Letter, topic string) {
+		if topic == "orders" && l.DeadLetterTopic == "orders.dlq" {
+			hooked.Add(1)
+		}
+		panic("a hook may")
 	}
+	report := drain(t, store, out, config)
+	testkit.Equal(t, "hooks", hooked.Load(), 120)
+	testkit.Require(t, report.Taken == 120 && report.Redriven == 120 && report.ID != "", "%+v", report)
 	for i, p := range out.All() {
 		want := fmt.Sprintf("id-%d", i)
 		m := p.Msg.Metadata
@@ -89,14 +85,8 @@ func testDrain_allowList(t *testing.T, on database) {
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", letter("1", "a", from("payments")), letter("2", "b"), letter("3", "c", from("")), letter("4", "d", from("orders ")),
 		letter("5", "e", from("payments"), redrivenTimes(9)))
-	config := redrive.DrainConfig{
-		Rules: redrive.Rules{
-			Allow: []string{"orders"},
-			Hooks: redrive.Hooks{
-				OnRefused: func(context.Context, poison.Letter, string) { t.Error("a letter was read for nothing") },
-			},
-		},
-	}
+	config := orders
+	config.Hooks.OnRefused = func(context.Context, poison.Letter, string) { t.Error("a letter was read for nothing") }
 	for range 2 { // the second drain changes nothing
 		r := drain(t, store, out, config)
 		want := map[string]int{"payments": 2, "": 1, "orders ": 1}

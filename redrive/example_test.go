@@ -19,6 +19,14 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // failing is a message that a handler gave up on.
 func failing(id, why string) *message.Message {
 	return poison.Letter{
@@ -30,21 +38,12 @@ func failing(id, why string) *message.Message {
 
 // A drain brings back what a filter chooses, to the topics that are allowed.
 func ExampleDrain() {
-	dir, err := os.MkdirTemp("", "redrive")
-	if err != nil {
-		panic(err)
-	}
+	dir := must(os.MkdirTemp("", "redrive"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
-	err = store.Publish("orders.dlq", failing("1", "no_such_customer"), failing("2", "out_of_stock"), failing("3", "no_such_customer"))
+	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	err := store.Publish("orders.dlq", failing("1", "no_such_customer"), failing("2", "out_of_stock"), failing("3", "no_such_customer"))
 	if err != nil {
 		panic(err)
 	}
@@ -74,13 +73,10 @@ func ExampleHandler() {
 		done <- messages[0].UUID + " to " + topic
 		return nil
 	})
-	handler, err := redrive.NewHandler(print, redrive.HandlerConfig{
+	handler := must(redrive.NewHandler(print, redrive.HandlerConfig{
 		Rules: redrive.Rules{Allow: []string{"orders"}, Filter: letters.Filter{Reasons: []string{"out_of_stock"}}},
 		Park:  print,
-	})
-	if err != nil {
-		panic(err)
-	}
+	}))
 	dead := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	router.AddPlugin(handler.Plugin(dead, "orders.dlq"))

@@ -35,15 +35,10 @@ func TestDrain_refusals(t *testing.T) {
 		}
 		return nil
 	}}
-	report := drain(t, store, out, redrive.DrainConfig{
-		Rules: redrive.Rules{
-			Allow:           []string{"orders"},
-			PublishAttempts: 2,
-			Hooks: redrive.Hooks{
-				OnPublishError: func(context.Context, poison.Letter, error) { errs.Add(1) },
-			},
-		},
-	})
+	config := orders
+	config.PublishAttempts = 2
+	config.Hooks.OnPublishError = func(context.Context, poison.Letter, error) { errs.Add(1) }
+	report := drain(t, store, out, config)
 	testkit.Require(t, report.Redriven == 7 && report.Failed == 1 && tries["id-3"] == 2 && errs.Load() == 3,
 		"%+v %v", report, tries)
 	e := list(t, store, letters.Filter{})
@@ -84,7 +79,7 @@ func TestDrain_dies(t *testing.T) {
 }
 
 func testDrain_dies(t *testing.T, on database, concurrency, most int) {
-	const all = 400
+	all := 50 * concurrency
 	open, out := on.Create(t), &outbox{}
 	db := open()
 	store := storeOn(t, db)
@@ -92,12 +87,12 @@ func testDrain_dies(t *testing.T, on database, concurrency, most int) {
 	var calls atomic.Int64
 	config := redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, Concurrency: concurrency}}
 	report, err := redrive.Drain(t.Context(), store, publisherFunc(func(topic string, some ...*message.Message) error {
-		if calls.Add(1) == all/2 {
+		if int(calls.Add(1)) == all/2 {
 			_ = db.Close() // the process ends here: nothing can be written any more
 		}
 		return out.Publish(topic, some...)
 	}), config.Leasing(30*time.Millisecond))
-	testkit.Require(t, err != nil && report.Redriven != all, "%+v, %v", report, err)
+	testkit.Require(t, err != nil, "%+v", report)
 	again := storeOn(t, open())
 	eventually(t, "the leases expire and all letters come back", func() bool {
 		drain(t, again, out, config)
@@ -214,7 +209,7 @@ func testDrain_cancelled(t *testing.T, on database) {
 		})
 		return out.Publish(topic, messages...)
 	})
-	report, err := redrive.Drain(ctx, store, stuck, orders)
+	report, err := redrive.Drain(ctx, store, stuck, orders.Leasing(time.Hour))
 	testkit.Check(t, errors.Is(err, context.Canceled) && report.Redriven == 1 && report.Taken == 1 && report.Failed == 0,
 		"%+v, %v", report, err)
 	wantCount(t, store, status(letters.StatusRedriven), 1)

@@ -40,10 +40,8 @@ func TestHandler_router(t *testing.T) {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	live, park := &outbox{}, &outbox{}
 	h := newHandler(t, live, redrive.HandlerConfig{
-		Rules: redrive.Rules{
-			By:     "night shift",
-			Filter: letters.Filter{Handlers: []string{"billing"}, DeadLetterTopics: []string{"orders.dlq"}},
-		},
+		Rules: redrive.Rules{By: "night shift",
+			Filter: letters.Filter{Handlers: []string{"billing"}, DeadLetterTopics: []string{"orders.dlq"}}},
 		Park: park,
 	})
 	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
@@ -90,16 +88,9 @@ func TestHandler_publisherDown(t *testing.T) {
 	var parked []error
 	var errs int
 	park := &outbox{}
-	c := redrive.HandlerConfig{
-		Rules: redrive.Rules{
-			PublishAttempts: 2,
-			Hooks: redrive.Hooks{
-				OnParked:       func(_ context.Context, _ poison.Letter, why error) { parked = append(parked, why) },
-				OnPublishError: func(context.Context, poison.Letter, error) { errs++ },
-			},
-		},
-		Park: park,
-	}
+	c := redrive.HandlerConfig{Rules: redrive.Rules{PublishAttempts: 2}, Park: park}
+	c.Hooks.OnParked = func(_ context.Context, _ poison.Letter, why error) { parked = append(parked, why) }
+	c.Hooks.OnPublishError = func(context.Context, poison.Letter, error) { errs++ }
 	live := &outbox{Before: refuse}
 	testkit.NoError(t, newHandler(t, live, c).Handle(letter("1", "a")))
 	p := park.All()
@@ -176,9 +167,9 @@ func TestHandler_loopEnds(t *testing.T) {
 	publish(t, live, "orders", message.NewMessage("1", []byte("a")))
 	eventually(t, "the letter is quarantined", func() bool { return len(park.All()) == 1 })
 	p := park.All()[0]
-	if p.Topic != "orders.dlq.quarantine" || handled.Load() != 3 || p.Msg.Metadata.Get(poison.KeyRedriveCount) != "2" {
-		t.Errorf("in %s after %d: %v", p.Topic, handled.Load(), p.Msg.Metadata)
-	}
+	testkit.Check(t, p.Topic == "orders.dlq.quarantine" && handled.Load() == 3 &&
+		p.Msg.Metadata.Get(poison.KeyRedriveCount) == "2",
+		"in %s after %d: %v", p.Topic, handled.Load(), p.Msg.Metadata)
 }
 
 // Features D7, V3: a letter of Watermill's PoisonQueue that came back too often keeps its story in our keys.

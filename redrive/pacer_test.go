@@ -131,9 +131,8 @@ func TestHandler_minWait(t *testing.T) {
 				msg := letter("1", "a", func(l *poison.Letter) {
 					l.Failure.LastFailedAt, l.Redrive.At = start.Add(-row.failed), start.Add(-row.redriven)
 				})
-				if err := h.Handle(msg); err != nil || len(live.All()) != 1 {
-					t.Fatalf("%d published, %v", len(live.All()), err)
-				}
+				err := h.Handle(msg)
+				testkit.Require(t, err == nil && len(live.All()) == 1, "%d published, %v", len(live.All()), err)
 				waited := time.Since(start)
 				testkit.Check(t, waited == row.want, "waited %s, want %s", waited, row.want)
 			})

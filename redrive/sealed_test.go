@@ -69,9 +69,8 @@ func TestDrain_sealed(t *testing.T) {
 	testkit.Check(t, len(lines) == 2 && strings.Contains(lines[0].Err.Error(), `sealed with key "k3"`) &&
 		strings.Contains(lines[1].Err.Error(), "does not open"), "log %v", lines)
 	c.Seal, c.Logger = lost, nil
-	if report = drain(t, store, live, c); report.Redriven != 1 || report.Sealed != 1 {
-		t.Errorf("with the keys of the drain: %+v", report)
-	}
+	report = drain(t, store, live, c)
+	testkit.Check(t, report.Redriven == 1 && report.Sealed == 1, "with the keys of the drain: %+v", report)
 }
 
 // Feature D14: while the keys are away a drain ends, a handler gives back, and letters wait as they did.
@@ -140,7 +139,6 @@ func TestDrainTopic_sealed(t *testing.T) {
 	c = topicConfig(t, live, park, sealedLetter(t, s, "3"))
 	c.Seal = s
 	keys.Away.Store(true)
-	if _, err := c.drain(t.Context()); !errors.Is(err, seal.ErrUnavailable) || len(park.All()) != 0 {
-		t.Errorf("without keys: %v, %d parked", err, len(park.All()))
-	}
+	testkit.Is(t, testkit.Err(c.drain(t.Context())), seal.ErrUnavailable)
+	testkit.Equal(t, "parked", len(park.All()), 0)
 }

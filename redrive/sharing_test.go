@@ -104,18 +104,15 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	store, out := on.NewStore(t), &outbox{}
 	publish(t, store, "orders.dlq", several(2)...)
 	taken := make(chan []fixture.Taken, 1)
-	r := drain(t, store, out, redrive.DrainConfig{
-		Rules: redrive.Rules{
-			Allow: []string{"orders"},
-			Hooks: redrive.Hooks{OnRedrive: func(context.Context, poison.Letter, string) {
-				publish(t, store, "orders.dlq", letter("id-1", "{}"))
-				theirs, err := fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
-				testkit.Check(t, err == nil, "%v", err)
-				taken <- theirs
-				time.Sleep(lease/2 + lease/8) // more than half of the lease
-			}},
-		},
-	}.Leasing(lease)) // both are in hand
+	config := orders.Leasing(lease)
+	config.Hooks.OnRedrive = func(context.Context, poison.Letter, string) {
+		publish(t, store, "orders.dlq", letter("id-1", "{}"))
+		theirs, err := fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
+		testkit.Check(t, err == nil, "%v", err)
+		taken <- theirs
+		time.Sleep(lease/2 + lease/8) // more than half of the lease
+	}
+	r := drain(t, store, out, config) // both are in hand
 	theirs := <-taken
 	testkit.Require(t, len(theirs) == 1 && len(out.All()) == 1 && r.Redriven == 1 && r.LeasesLost == 1,
 		"%+v, %d taken over", r, len(theirs))

@@ -56,9 +56,9 @@ func TestDrainTopic_idle(t *testing.T) {
 		want := redrive.Report{ID: report.ID, Taken: 23, Redriven: 20, Refused: 1, Quarantined: 1, Parked: 1}
 		testkit.Require(t, err == nil && reflect.DeepEqual(report, want) && report.ID != "" &&
 			time.Since(begun) >= time.Hour, "%+v, %v after %s", report, err, time.Since(begun))
-		if len(live.IDs()) != 20 || len(park.All()) != 3 || live.All()[0].Msg.Metadata.Get(poison.KeyRedriveID) != report.ID {
-			t.Errorf("%d redriven, %d parked", len(live.IDs()), len(park.All()))
-		}
+		testkit.Check(t, len(live.IDs()) == 20 && len(park.All()) == 3 &&
+			live.All()[0].Msg.Metadata.Get(poison.KeyRedriveID) == report.ID,
+			"%d redriven, %d parked", len(live.IDs()), len(park.All()))
 	})
 }
 
