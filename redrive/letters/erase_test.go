@@ -127,20 +127,21 @@ func TestStore_eraseForgetsIDs(t *testing.T) {
 	store, ctx, long := storeOn(t, db), t.Context(), person+strings.Repeat("x", 300)
 	publish(t, store, "orders.dlq", personal(person), personal(person, redrivenTimes(1)), personal(long), letter("", "no id"))
 	tx := testkit.Must(db.BeginTx(ctx, nil))
-	for _, id := range []string{person, "other"} {
+	decided := "key of " + person
+	for _, id := range []string{decided, "other"} {
 		testkit.NoError(t, store.Inside().RecordSequence(ctx, tx, id, letters.Act{By: "ann", Detail: "release"}))
 	}
 	testkit.NoError(t, tx.Commit())
 	options := inside.EraseOptions{ForgetIDs: true}
-	for want, f := range map[int]letters.Filter{3: {IDs: []string{person, long}}, 1: {Payload: "no id"}} {
+	for want, f := range map[int]letters.Filter{3: {IDs: []string{person, long, decided}}, 1: {Payload: "no id"}} {
 		testkit.Returns(t, inside.Erased{Letters: want})(store.Inside().Erase(ctx, f, erasing, options))
 	}
 	said := fixture.Saying(t, db, person, fixture.Tables...)
 	testkit.Check(t, len(said) == 0, "%q say something of the person", said)
 	events := testkit.Must(store.Audit(ctx, letters.EventFilter{MessageIDs: []string{letters.ForgottenID(person)}}))
-	testkit.Equal(t, "on record", kinds(events), "sequence stored stored erased erased")
+	testkit.Equal(t, "on record", kinds(events), "stored stored erased erased")
 	for seq := int64(1); seq <= 4; seq++ {
-		wantHistory(t, store, seq, map[bool]string{true: "stored stored sequence erased erased", false: "stored erased"}[seq < 3])
+		wantHistory(t, store, seq, map[bool]string{true: "stored stored erased erased", false: "stored erased"}[seq < 3])
 	}
 }
 

@@ -21,15 +21,17 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-func exampleDB() (db *sql.DB, remove func()) {
-	dir, err := os.MkdirTemp("", "letters")
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
+	return value
+}
+
+func exampleDB() (*sql.DB, func()) {
+	dir := must(os.MkdirTemp("", "letters"))
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
 }
 
@@ -37,14 +39,8 @@ func exampleDB() (db *sql.DB, remove func()) {
 func ExampleStore() {
 	db, remove := exampleDB()
 	defer remove()
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
-	queue, err := poison.NewQueue(store, poison.QueueConfig{})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	queue := must(poison.NewQueue(store, poison.QueueConfig{}))
 	handler := queue.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		return nil, classify.Permanent(errors.New("customer 7 is unknown"), classify.Reason("no_such_customer"))
 	})
@@ -54,10 +50,7 @@ func ExampleStore() {
 		}
 	}
 
-	groups, err := store.Groups(context.Background(), letters.Filter{})
-	if err != nil {
-		panic(err)
-	}
+	groups := must(store.Groups(context.Background(), letters.Filter{}))
 	for _, g := range groups {
 		fmt.Println(g.Count, g.Class, g.Reason, "-", g.Description)
 	}
@@ -66,14 +59,8 @@ func ExampleStore() {
 
 // On PostgreSQL, MySQL and MariaDB the store is made in the same way: it asks the database what it is.
 func ExampleNewStore() {
-	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // the driver is the application's choice
-	if err != nil {
-		panic(err)
-	}
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("pgx", "postgres://app@localhost/shop")) // the driver is the application's choice
+	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
 	defer func() { _ = store.Close() }()
 }
 
@@ -82,10 +69,7 @@ func ExampleStore_MarkAll() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	for _, id := range []string{"1", "2"} {
 		letter := poison.Letter{
 			Original: message.NewMessage(id, []byte(`{"test":true}`)),
@@ -100,19 +84,13 @@ func ExampleStore_MarkAll() {
 	if err := chosen.Validate(); err != nil {
 		panic(err)
 	}
-	heads, err := store.Heads(ctx, chosen) // store.List has metadata and payloads too
-	if err != nil {
-		panic(err)
-	}
+	heads := must(store.Heads(ctx, chosen)) // store.List has metadata and payloads too
 	for _, head := range heads {
 		fmt.Println(head.MessageID, head.Status, head.Reason)
 	}
 	fmt.Println(store.MarkAll(ctx, chosen, letters.StatusDiscarded, letters.Act{By: "ann", Reason: "orders of a load test"}))
 
-	history, err := store.History(ctx, heads[0].Seq)
-	if err != nil {
-		panic(err)
-	}
+	history := must(store.History(ctx, heads[0].Seq))
 	for _, event := range history {
 		fmt.Printf("%s by %q: %q\n", event.Kind, event.By, event.Reason)
 	}
@@ -135,12 +113,9 @@ func ExampleNewRetention() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	deleted := make(chan int, 1)
-	retention, err := letters.NewRetention(store, letters.RetentionConfig{
+	retention := must(letters.NewRetention(store, letters.RetentionConfig{
 		Rules: []letters.RetentionRule{
 			{Reasons: []string{"fraud"}, Keep: true},
 			{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: 30 * 24 * time.Hour},
@@ -151,10 +126,7 @@ func ExampleNewRetention() {
 			default: // one is enough here
 			}
 		},
-	})
-	if err != nil {
-		panic(err)
-	}
+	}))
 	dead := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	router.AddPlugin(store.Collect(dead, "orders.dlq"), retention)
@@ -195,30 +167,15 @@ func ExampleStore_Reseal() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	before, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	before := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	if err := before.Publish("orders.dlq", poison.Letter{Original: message.NewMessage("1", []byte("secret"))}.Encode()); err != nil {
 		panic(err)
 	}
-	keys, err := seal.ParseKeyring("orders-2026 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA=")
-	if err != nil {
-		panic(err)
-	}
-	sealer, err := seal.New(keys)
-	if err != nil {
-		panic(err)
-	}
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer})
-	if err != nil {
-		panic(err)
-	}
+	keys := must(seal.ParseKeyring("orders-2026 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="))
+	sealer := must(seal.New(keys))
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer}))
 	fmt.Println(store.Reseal(ctx, letters.Filter{}, letters.Act{By: "ann", Reason: "the first key"}))
-	found, err := store.List(ctx, letters.Filter{Statuses: letters.Statuses()})
-	if err != nil {
-		panic(err)
-	}
+	found := must(store.List(ctx, letters.Filter{Statuses: letters.Statuses()}))
 	opened, err := store.Open(ctx, found[0])
 	fmt.Println(found[0].SealKey, string(opened.Original.Payload), err)
 	// Output:

@@ -41,24 +41,11 @@ func (k killing) reseal() error {
 	if err != nil {
 		return err
 	}
-	db, err := sql.Open(k.Driver, k.Address)
-	if err != nil {
-		return err
-	}
+	db := testkit.Must(sql.Open(k.Driver, k.Address))
 	ctx, stop := context.WithTimeout(context.Background(), testkit.Patience)
 	defer stop()
-	keys, err := seal.ParseKeyring(testkit.Keyring("k2", "k1"))
-	if err != nil {
-		return err
-	}
-	s, err := seal.New(keys, "tenant")
-	if err != nil {
-		return err
-	}
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: s})
-	if err != nil {
-		return err
-	}
+	s := testkit.Must(seal.New(testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1"))), "tenant"))
+	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: s}))
 	steps := 0
 	_, err = store.Inside().Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
 		if steps++; steps == k.Steps {
@@ -132,8 +119,7 @@ func TestStore_resealKilled(t *testing.T) {
 				fmt.Sprintf(`AFTER UPDATE OF letter_payload ON spillway_letter_bodies WHEN NEW.body = %d`, list(t, store, letters.Filter{IDs: []string{"letter-50"}})[0].Seq),
 				`AFTER INSERT ON spillway_letter_events WHEN NEW.kind = 'resealed' AND (SELECT COUNT(*) FROM spillway_letter_events WHERE kind = 'resealed') = 50`,
 			} {
-				_, err := db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`)
-				testkit.Require(t, err == nil, "%v", err)
+				testkit.Must(db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`))
 				kill(killing{})
 				testkit.Must(db.Exec(`DROP TRIGGER kill_it`))
 				done := resealed()

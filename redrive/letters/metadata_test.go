@@ -102,9 +102,8 @@ func TestCauseOf(t *testing.T) {
 		}
 		testkit.NoError(t, store.Publish(l.DeadLetterTopic, l.Encode()))
 		heads, err := store.Heads(t.Context(), letters.Filter{IDs: []string{id}, Causes: []string{letters.CauseOf(l)}})
-		if err != nil || len(heads) == 0 {
-			t.Fatalf("the letter is not among those of its cause %s: %v", letters.CauseOf(l), err)
-		}
+		testkit.Require(t, err == nil && len(heads) != 0,
+			"the letter is not among those of its cause %s: %v", letters.CauseOf(l), err)
 	})
 }
 
@@ -125,9 +124,7 @@ func (e *ending) Err() error {
 func TestCountCutOff(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(12)...)
-	if _, err := store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`); err != nil { // a statement reads 50,000 Seqs
-		t.Fatal(err)
-	}
+	testkit.Must(store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`)) // a statement reads 50,000 Seqs
 	filter := letters.Filter{MaxSeq: 10 * 30000} // so that many are behind it
 	for asked := 0; ; asked++ {
 		n, err := store.Count(&ending{t.Context(), asked}, filter)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -107,53 +105,43 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	taken := take(t, store, letters.Filter{}, 6)
 	identities := map[string]bool{}
 	for _, l := range taken {
-		if identities[l.Identity] = true; len(l.Identity) != 32 {
-			t.Errorf("letter %d has the identity %q", l.Seq, l.Identity)
-		}
+		identities[l.Identity] = true
+		testkit.Check(t, len(l.Identity) == 32, "letter %d has the identity %q", l.Seq, l.Identity)
 	}
 	testkit.Check(t, len(identities) == len(taken), "%d letters have %d identities", len(taken), len(identities))
 	act := letters.Act{By: "ann", RedriveID: "campaign-1"}
-	for i, t2 := range taken {
-		by := act
-		if i == 2 { // c is of another redrive
-			by.RedriveID = "campaign-2"
-		}
-		testkit.NoError(t, fixture.Mark(ctx, store, t2, letters.StatusRedriven, by))
+	other := letters.Act{By: "ann", RedriveID: "campaign-2"}
+	for i, of := range taken {
+		testkit.NoError(t, fixture.Mark(ctx, store, of, letters.StatusRedriven, map[bool]letters.Act{false: act, true: other}[i == 2]))
 	}
-	arrive := func(of fixture.Taken, change ...func(message.Metadata)) {
+	arrive := func(of fixture.Taken, key, value string) {
 		t.Helper()
 		msg := fixture.WithClass(of.Redriven("ann", "campaign-1", time.Now()))
-		for _, f := range change {
-			f(msg.Metadata)
+		if msg.Metadata.Set(key, value); value == "" {
+			delete(msg.Metadata, key)
 		}
 		publish(t, store, "orders.dlq", msg)
 	}
-	names := func(value string) func(message.Metadata) {
-		return func(m message.Metadata) { m.Set(poison.KeyRedrivenLetter, value) }
-	}
-	handler := func(name string) func(message.Metadata) {
-		return func(m message.Metadata) { m.Set(poison.KeyOriginalHandler, name) }
-	}
 	// Forged: of another handler, of another redrive, of no letter, of nothing that can be a name.
-	arrive(taken[1], handler("stranger"))
-	arrive(taken[1], names(taken[2].Identity))
-	arrive(taken[1], names(strings.Repeat("0", 32)))
-	arrive(taken[1], names(strings.ToUpper(taken[1].Identity)))
-	arrive(taken[1], names(taken[1].Identity+"0"))
-	arrive(taken[1], names("' OR 1=1 --\x00"))
-	arrive(taken[1], func(m message.Metadata) { m.Set(poison.KeyRedriveID, "campaign-9") })
+	own := taken[1].Identity
+	arrive(taken[1], poison.KeyOriginalHandler, "stranger")
+	arrive(taken[1], poison.KeyRedriveID, "campaign-9")
+	for _, forged := range []string{taken[2].Identity, strings.Repeat("0", 32), strings.ToUpper(own), own + "0", "' OR 1=1 --\x00"} {
+		arrive(taken[1], poison.KeyRedrivenLetter, forged)
+	}
 	testkit.Returns(t, inside.Outcome{Redriven: 5})(store.Inside().Learn(ctx, "campaign-1"))
-	arrive(taken[0])
-	arrive(taken[0]) // delivered twice
-	arrive(taken[3], handler("mailer"))
-	arrive(taken[4]) // of two letters with one id
+	for _, i := range []int{0, 0, 4} { // the first is delivered twice, the last is one of two letters with one id
+		arrive(taken[i], "", "")
+	}
+	arrive(taken[3], poison.KeyOriginalHandler, "mailer")
 	testkit.Returns(t, inside.Outcome{Redriven: 2, FailedAgain: 3})(store.Inside().Learn(ctx, "campaign-1"))
-	for i, status := range []letters.Status{letters.StatusFailedAgain, letters.StatusRedriven, letters.StatusRedriven, letters.StatusFailedAgain, letters.StatusFailedAgain, letters.StatusRedriven} {
+	again, redriven := letters.StatusFailedAgain, letters.StatusRedriven
+	for i, status := range []letters.Status{again, redriven, redriven, again, again, redriven} {
 		l, err := store.Get(ctx, taken[i].Seq)
 		testkit.Check(t, err == nil && l.Status == status && l.Identity == taken[i].Identity,
 			"letter %d is %s, want %s (%v)", i, l.Status, status, err)
 	}
-	arrive(taken[5], func(m message.Metadata) { delete(m, poison.KeyRedrivenLetter) }) // of a program that does not know the key
+	arrive(taken[5], poison.KeyRedrivenLetter, "") // by a program that does not know the key
 	testkit.Returns(t, inside.Outcome{Redriven: 1, FailedAgain: 4})(store.Inside().Learn(ctx, "campaign-1"))
 	wantNumbers(t, db, store)
 }

@@ -69,10 +69,8 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			testkit.Require(t, err == nil && len(chosen) == 10, "%v %v", chosen, err)
 			tx := testkit.Must(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
 			defer func() { _ = tx.Rollback() }()
-			if err := store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3)); err != nil { // two that the filter does not choose
-				t.Fatal(err)
-			}
-			rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 60) // what is locked it passes over
+			testkit.NoError(t, store.LeaseWithin(ctx, tx, ofB, append(chosen, 1, 3))) // two that the filter does not choose
+			rest, err := fixture.Take(ctx, store, letters.Filter{}, time.Hour, 60)    // what is locked it passes over
 			testkit.Check(t, err == nil && len(rest) == 50, "%d of 50 others are free, %v", len(rest), err)
 		})
 	}
