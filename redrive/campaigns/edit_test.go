@@ -178,18 +178,17 @@ func TestDiff_masked(t *testing.T) {
 		{2, campaigns.Edit{Merge: []byte(`{"n":2}`)}, `"number":"[redacted]"`, ""},
 	} {
 		_, plan, err := all.Inside().Plan(t.Context(), campaigns.Request{Seqs: []int64{row.seq}, Edit: &row.edit})
-		if err != nil || len(plan.Sample) != 1 || plan.Sample[0].Edited.Refused != "" {
-			t.Fatalf("%s: %+v %v", inside.EditText(&row.edit), plan.Sample, err)
-		}
+		testkit.Require(t, err == nil && len(plan.Sample) == 1 && plan.Sample[0].Edited.Refused == "",
+			"%s: %+v %v", inside.EditText(&row.edit), plan.Sample, err)
 		whole := plan.Sample[0].Edited
 		d := whole.Masked(r)
 		metadata, _ := json.Marshal(d.Metadata)
 		shown := string(d.Before) + string(d.After) + string(metadata)
-		if strings.Contains(shown, "SECRET") || !strings.Contains(shown, row.shows) || !strings.Contains(d.Withheld, row.withheld) || (d.Withheld == "") != (row.withheld == "") {
-			t.Errorf("%s: %.500s, withheld %q", inside.EditText(&row.edit), shown, d.Withheld)
-		}
-		if d.Withheld != "" && d.Before != nil || string(whole.Masked(privacy.None()).After) != string(whole.After) {
-			t.Errorf("%s: %.500q", inside.EditText(&row.edit), d.Before)
-		}
+		testkit.Check(t, !strings.Contains(shown, "SECRET") && strings.Contains(shown, row.shows) &&
+			strings.Contains(d.Withheld, row.withheld) && (d.Withheld == "") == (row.withheld == ""),
+			"%s: %.500s, withheld %q", inside.EditText(&row.edit), shown, d.Withheld)
+		testkit.Check(t, (d.Withheld == "" || d.Before == nil) &&
+			string(whole.Masked(privacy.None()).After) == string(whole.After),
+			"%s: %.500q", inside.EditText(&row.edit), d.Before)
 	}
 }

@@ -20,38 +20,31 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // Ann looks what a campaign would do, starts it, and waits for its end. A worker of the service does the work.
 func Example() {
-	dir, err := os.MkdirTemp("", "campaigns")
-	if err != nil {
-		panic(err)
-	}
+	dir := must(os.MkdirTemp("", "campaigns"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	msg := message.NewMessage("7", []byte(`{"order":12345678901234567890,"currency":"DM"}`))
 	letter := poison.Letter{Original: msg, Origin: poison.Origin{Topic: "orders", Handler: "billing"}}
 	if err := store.Publish("orders.dlq", letter.Encode()); err != nil {
 		panic(err)
 	}
 
-	all, err := campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		panic(err)
-	}
+	all := must(campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}}))
 	live := gochannel.NewGoChannel(gochannel.Config{BlockPublishUntilSubscriberAck: true}, nil)
-	worker, err := campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond})
-	if err != nil {
-		panic(err)
-	}
+	worker := must(campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	router.AddPlugin(worker.Plugin)
 	router.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error {
@@ -96,31 +89,19 @@ func Example() {
 
 // A large campaign needs a second person. It can be slowed down, paused, resumed and given up, by any process.
 func ExampleCampaigns() {
-	dir, err := os.MkdirTemp("", "campaigns")
-	if err != nil {
-		panic(err)
-	}
+	dir := must(os.MkdirTemp("", "campaigns"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	for _, id := range []string{"1", "2"} {
 		letter := poison.Letter{Original: message.NewMessage(id, nil), Origin: poison.Origin{Topic: "orders"}}
 		if err := store.Publish("orders.dlq", letter.Encode()); err != nil {
 			panic(err)
 		}
 	}
-	all, err := campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 1})
-	if err != nil {
-		panic(err)
-	}
+	all := must(campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 1}))
 	show := func(c campaigns.Campaign, err error) {
 		if err != nil {
 			panic(err)

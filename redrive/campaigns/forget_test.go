@@ -146,6 +146,7 @@ func TestPurge(t *testing.T) {
 		out := working(t, all)
 		reach(t, all, begun.ID, campaigns.Finished)
 		wantIDs(t, out, 20)
+		testkit.Returns(t, 20)(all.Purge(t.Context(), time.Now().Add(time.Hour), act))
 		fixture.WantCount(t, store, letters.Filter{}, 600)
 		testkit.Check(t, testkit.Err(all.Purge(t.Context(), time.Time{}, act)) != nil,
 			"a time that is zero is accepted")

@@ -44,39 +44,29 @@ const (
 )
 
 func (o order) work() error {
-	db, err := sql.Open(o.Driver, o.Address)
-	if err != nil {
-		return err
-	}
+	db := testkit.Must(sql.Open(o.Driver, o.Address))
 	ctx, stop := child.Context()
 	defer stop()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		return err
+	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	with := config
+	if o.Kill == killDecided {
+		with = standing()
 	}
-	all, err := campaigns.New(ctx, store, config)
-	if err != nil {
-		return err
-	}
+	all := testkit.Must(campaigns.New(ctx, store, with))
 	die := func(step string, calls int) {
 		if step == o.Kill && calls >= o.After {
 			child.Kill()
 		}
 	}
-	if o.Kill == killDecided {
-		if all, err = campaigns.New(ctx, store, standing()); err != nil {
-			return err
-		}
-	}
 	if o.Kill == killStart || o.Kill == killDecided {
 		go func() {
-			for {
+			for ; ; time.Sleep(time.Millisecond) {
 				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && (open[0].Selected > 0 || o.Kill == killDecided) {
 					die(o.Kill, o.After)
 				}
 			}
 		}()
-		for o.Kill == killDecided && ctx.Err() == nil {
+		for ; o.Kill == killDecided && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			if err := all.Look(ctx); err != nil {
 				return err
 			}
@@ -92,7 +82,7 @@ func (o order) work() error {
 	if insert == "" {
 		insert = `INSERT INTO published (id) VALUES (?)`
 	}
-	worker, err := campaigns.NewWorker(all, fixture.PublisherFunc(func(_ string, messages ...*message.Message) error {
+	worker := testkit.Must(campaigns.NewWorker(all, fixture.PublisherFunc(func(_ string, messages ...*message.Message) error {
 		calls := int(called.Add(1))
 		if calls > 1 {
 			die(killMarked, calls)
@@ -105,10 +95,7 @@ func (o order) work() error {
 		}
 		die(killPublished, calls)
 		return nil
-	}), campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 500 * time.Millisecond}.Tuned(20, o.Unmarked, 0))
-	if err != nil {
-		return err
-	}
+	}), campaigns.WorkerConfig{Poll: 10 * time.Millisecond, Lease: 500 * time.Millisecond}.Tuned(20, o.Unmarked, 0)))
 	return worker.Run(ctx)
 }
 

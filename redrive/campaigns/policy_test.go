@@ -161,6 +161,9 @@ func TestPolicy_neverAgain(t *testing.T) {
 func TestPolicy_blocks(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		for _, by := range []string{"policy customers", "ann"} {
+			if by == "ann" && d.Name != fixture.SQLite.Name { // the same statements
+				continue
+			}
 			log := &testkit.Log{}
 			c := standing()
 			c.Logger = log
@@ -264,7 +267,7 @@ func TestPolicy_killed(t *testing.T) {
 		db := d.Open(t, address)
 		store := fixture.StoreOn(t, db)
 		all := open(t, store, standing())
-		fixture.Publish(t, store, "orders.dlq", fixture.Several(300)...)
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(60)...)
 		var killed sync.WaitGroup
 		for range 3 {
 			cmd := child.Command(t, order{Kill: killDecided, Driver: child.Driver(d.Name), Address: address})
@@ -286,7 +289,7 @@ func TestPolicy_killed(t *testing.T) {
 		run(t, open(t, store, config), out, quick)
 		p := &policies{T: t, db: db, store: store, all: all, out: out}
 		p.end(found[0].ID)
-		wantIDs(t, out, 300)
+		wantIDs(t, out, 60)
 	})
 }
 

@@ -48,9 +48,7 @@ func TestSealed(t *testing.T) {
 	for _, line := range log.Errors() {
 		named = named || line.Err != nil && strings.Contains(line.Err.Error(), `sealed with key "k3"`)
 	}
-	if !named {
-		t.Errorf("the log does not name the key: %v", log.Errors())
-	}
+	testkit.Check(t, named, "the log does not name the key: %v", log.Errors())
 }
 
 // Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.

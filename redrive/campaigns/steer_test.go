@@ -160,23 +160,21 @@ func failedAgain(msg *message.Message) *message.Message {
 
 // Feature V7: the canary alone, and nothing more if too many of it fail again. Resume says that the rest may go.
 func TestCanary(t *testing.T) {
-	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
-		store, all := stored(t, d, config, fixture.Several(60)...)
-		r := request
-		r.Canary, r.Concurrency, r.CanaryWait = 10, 4, time.Hour
-		r.StopAfter = 1000                                                    // or the last of the rest could stop it before it ends
-		out := failing(t, store, func(id string) bool { return id < "id-4" }) // seven of the first ten
-		stop := run(t, all, out, quick)
-		run(t, all, out, quick)
-		c := start(t, all, r)
-		c = reach(t, all, c.ID, campaigns.Paused)
-		testkit.Check(t, c.Redriven == 10 && c.FailedAgain >= 3 && c.Pending == 50, "%+v", c)
-		wantIDs(t, out, 10)
-		stop()
-		testkit.Must(all.Resume(t.Context(), c.ID, act))
-		reach(t, all, c.ID, campaigns.Finished)
-		wantIDs(t, out, 60)
-	})
+	store, all := stored(t, fixture.SQLite, config, fixture.Several(60)...)
+	r := request
+	r.Canary, r.Concurrency, r.CanaryWait = 10, 4, time.Hour
+	r.StopAfter = 1000                                                    // or the last of the rest could stop it before it ends
+	out := failing(t, store, func(id string) bool { return id < "id-4" }) // seven of the first ten
+	stop := run(t, all, out, quick)
+	run(t, all, out, quick)
+	c := start(t, all, r)
+	c = reach(t, all, c.ID, campaigns.Paused)
+	testkit.Check(t, c.Redriven == 10 && c.FailedAgain >= 3 && c.Pending == 50, "%+v", c)
+	wantIDs(t, out, 10)
+	stop()
+	testkit.Must(all.Resume(t.Context(), c.ID, act))
+	reach(t, all, c.ID, campaigns.Finished)
+	wantIDs(t, out, 60)
 }
 
 // Feature V7: a canary of which nothing bad is heard lets the rest go after its wait.

@@ -93,9 +93,7 @@ func TestHeardLate(t *testing.T) {
 		exec(`UPDATE spillway_campaigns SET succeeded = 3, failed_again = 1`) // another worker looks, writes
 		for range 2 {
 			r := &rounds{all: w.all, worker: w, listenAt: make(map[string]time.Time)}
-			if err := r.listen(t.Context(), read); err != nil { // and this one, which found nothing before, writes after it
-				t.Fatal(err)
-			}
+			testkit.NoError(t, r.listen(t.Context(), read)) // and this one, which found nothing before, writes after it
 			c, err := w.all.Get(t.Context(), "c")
 			testkit.Check(t, err == nil && c.Succeeded == 3 && c.FailedAgain == 1,
 				"%d succeeded, %d failed again, %v", c.Succeeded, c.FailedAgain, err)
