@@ -133,31 +133,6 @@ func TestErase_openCampaign(t *testing.T) {
 	wantGone(t, db, person)
 }
 
-// Feature D14: a campaign that runs finds an erased letter gone, and ends.
-func TestErase_besideCampaign(t *testing.T) {
-	db := fixture.SQLite.Create(t)()
-	s, ctx := open(t, db), t.Context()
-	fixture.Publish(t, s.Letters, "orders.dlq", personal("ann-1"), fixture.Letter("other-1", "{}"))
-	all := letters.Filter{Statuses: letters.Statuses()}
-	c := testkit.Must(s.Campaigns.Start(ctx, campaigns.Request{Filter: all, Act: campaigns.Act{By: "eve", Reason: "r"}}))
-	report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act})
-	testkit.Require(t, err == nil && report.Letters == 1, "%+v, %v", report, err)
-	out := &fixture.Outbox{}
-	worker, err := campaigns.NewWorker(s.Campaigns, out, campaigns.WorkerConfig{Poll: 5 * time.Millisecond})
-	testkit.NoError(t, err)
-	run, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(run) }()
-	defer func() { stop(); <-done }()
-	eventually(t, "the campaign ends", func() bool {
-		c, err = s.Campaigns.Get(ctx, c.ID)
-		return err != nil || c.State == campaigns.Finished
-	})
-	ids := out.IDs()
-	testkit.Check(t, err == nil && c.Gone == 1 && c.Redriven == 1 && len(ids) == 1 && ids["other-1"] == 1,
-		"%+v, %v, published %v", c, err, ids)
-}
-
 // Feature D14: a request that cannot be meant is refused, and so is a reason that would keep the value on record.
 func TestErase_refuses(t *testing.T) {
 	s := open(t, fixture.SQLite.Create(t)())

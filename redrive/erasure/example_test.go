@@ -15,23 +15,22 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A customer asks that their data be erased. A dry run says how much there is, and then it is gone.
 func Example() {
-	dir, err := os.MkdirTemp("", "erasure")
-	if err != nil {
-		panic(err)
-	}
+	dir := must(os.MkdirTemp("", "erasure"))
 	defer func() { _ = os.RemoveAll(dir) }()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
-	if err != nil {
-		panic(err)
-	}
+	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
 	if err := store.Publish("orders.dlq", personal("order-1")); err != nil {
 		panic(err)
 	}
@@ -41,17 +40,11 @@ func Example() {
 		DryRun:   true,
 	}
 	for range 2 {
-		report, err := erasure.Erase(ctx, erasure.Stores{Letters: store}, request)
-		if err != nil {
-			panic(err)
-		}
+		report := must(erasure.Erase(ctx, erasure.Stores{Letters: store}, request))
 		fmt.Println(request.DryRun, report.Letters)
 		request.DryRun = false
 	}
-	letter, err := store.Get(ctx, 1)
-	if err != nil {
-		panic(err)
-	}
+	letter := must(store.Get(ctx, 1))
 	fmt.Println(letter.Status, len(letter.Original.Payload), letter.Marked.Reason)
 	// Output:
 	// true 1

@@ -18,8 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-var eventually = testkit.Eventually
-
 func contextOf() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), testkit.Patience)
 }
@@ -31,17 +29,10 @@ type order struct {
 }
 
 func (o order) erase() error {
-	db, err := sql.Open(o.Driver, o.Address)
-	if err != nil {
-		return err
-	}
-	s, err := storesOn(db)
-	if err != nil {
-		return err
-	}
+	s := testkit.Must(storesOn(testkit.Must(sql.Open(o.Driver, o.Address))))
 	ctx, stop := contextOf()
 	defer stop()
-	_, err = erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, Progress: func(erasure.Report) {
+	_, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, Progress: func(erasure.Report) {
 		if o.Steps--; o.Steps == 0 {
 			child.Kill()
 		}
