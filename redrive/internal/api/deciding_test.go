@@ -33,8 +33,7 @@ func (d *desk) kinds() map[string]int {
 
 // Feature V13: a campaign is planned, started, steered and read by a program, under the name of its person.
 func TestCampaign(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(12)...)
+	d := newDesk(t).holding(fixture.Several(12)...)
 	chosen := fields{"filter": fields{"topics": []string{"orders"}, "max_seq": 10}, "rate": 5}
 	plan := read[operate.PlanData](t, d.post("/plan", chosen).want(t, http.StatusOK, `"takes":"2s"`, `{"up_to":"0s"`))
 	testkit.Check(t, plan.Letters == 10 && !plan.Part && len(plan.Sample) != 0, "%+v", plan)
@@ -43,9 +42,8 @@ func TestCampaign(t *testing.T) {
 	chosen["seen"] = 10
 	r := d.post("/campaigns", chosen).want(t, http.StatusCreated, `"canary_wait":"1h30m"`)
 	c := read[operate.CampaignData](t, r)
-	if c.Request.By != "ann" || c.Selected != 10 || c.State != campaigns.Approval || r.Header.Get("Location") != "./campaigns/"+c.ID {
-		t.Fatalf("%s: %+v", r.Header.Get("Location"), c)
-	}
+	testkit.Require(t, c.Request.By == "ann" && c.Selected == 10 && c.State == campaigns.Approval &&
+		r.Header.Get("Location") == "./campaigns/"+c.ID, "%s: %+v", r.Header.Get("Location"), c)
 	at := "/campaigns/" + c.ID
 	why := fields{"reason": "INC-7: a look"}
 	d.post(at+"/approve", why).want(t, http.StatusConflict, "a second person")
@@ -74,8 +72,7 @@ func TestCampaign(t *testing.T) {
 
 // Feature V13: letters are discarded and restored by programs, those up to the last that was seen.
 func TestDecisions(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(5)...)
+	d := newDesk(t).holding(fixture.Several(5)...)
 	n := read[operate.CountData](t, d.get("/letters/count?topic=orders").want(t, http.StatusOK))
 	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("late", "{}"))
 	all := fields{"filter": fields{"topics": []string{"orders"}, "max_seq": n.MaxSeq}, "seen": n.Count, "reason": "INC-7"}
@@ -98,8 +95,7 @@ func TestDecisions(t *testing.T) {
 
 // Feature V13: one letter is redriven with changes, if it is as the person saw it.
 func TestEdit(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("a", `{"currency":"EU"}`))
+	d := newDesk(t).holding(fixture.Letter("a", `{"currency":"EU"}`))
 	l := read[operate.WholeData](t, d.get("/letters/1").want(t, http.StatusOK))
 	body := fields{"version": "x", "reason": "INC-7", "edit": fields{"merge": fields{"currency": "EUR"}, "set": fields{"tenant": "red"}}}
 	d.post("/letters/1/edit", body).want(t, http.StatusConflict, "has changed")
@@ -199,9 +195,7 @@ func TestSequences(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if _, err := d.db.ExecContext(t.Context(), `DELETE FROM spillway_parked WHERE seq = 3`); err != nil { // as its owner does
-		t.Fatal(err)
-	}
+	testkit.Must(d.db.ExecContext(t.Context(), `DELETE FROM spillway_parked WHERE seq = 3`)) // as its owner does
 	other.post("/sequences/3/release", why, once).want(t, http.StatusOK, `"messages":0`)
 	d.post("/sequences/3/release", fields{"reason": "INC-8"}, once).want(t, http.StatusUnprocessableEntity, operate.ProblemKeyReused)
 	d.post("/sequences/3/skip", why).want(t, http.StatusNotFound)
@@ -214,8 +208,7 @@ func TestSequences(t *testing.T) {
 
 // Feature V13: without the right nothing of a payload is in any answer, and what is masked is masked in all of them.
 func TestMasks(t *testing.T) {
-	d := newDesk(t, masking)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Letter("a", `{"card":"4111-secret","plain":"value-of-payload"}`, secrets))
+	d := newDesk(t, masking).holding(fixture.Letter("a", `{"card":"4111-secret","plain":"value-of-payload"}`, secrets))
 	body := fields{"seqs": []int{1}, "reason": "INC-7 password=hunter2", "edit": fields{"merge": fields{"card": "4111-secret"},
 		"set": fields{"tenant": "value-of-metadata"}}}
 	plan := d.post("/plan", body).want(t, http.StatusOK).body
@@ -241,7 +234,5 @@ func TestMasks(t *testing.T) {
 	d.get("/letters/1/payload").want(t, http.StatusForbidden, operate.ProblemMasked)
 	d.post("/letters/1/payload", fields{}).want(t, http.StatusBadRequest, `"field":"reason"`)
 	d.post("/letters/1/payload", fields{"reason": "INC-7"}).want(t, http.StatusOK, "4111-secret")
-	if d.kinds()["shown"] != 1 {
-		t.Errorf("the record has %v", d.kinds())
-	}
+	testkit.Check(t, d.kinds()["shown"] == 1, "the record has %v", d.kinds())
 }

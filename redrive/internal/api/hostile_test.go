@@ -35,8 +35,7 @@ var bodies = map[string]fields{
 
 // Feature V13: a body that is no JSON, of another type, misspelt or too large changes nothing, and is told why.
 func TestBodies(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	for _, row := range api.Table() {
 		if row.Method != http.MethodPost {
 			continue
@@ -80,15 +79,12 @@ func TestBodies(t *testing.T) {
 		d.post("/campaigns", body).want(t, http.StatusBadRequest)
 	}
 	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
-	if len(d.kinds()) != 0 {
-		t.Errorf("the record has %v", d.kinds())
-	}
+	testkit.Check(t, len(d.kinds()) == 0, "the record has %v", d.kinds())
 }
 
 // Feature V13: what a request carries stays a value: in a query, a body and an address.
 func TestInjection(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	hostile := []string{`' OR '1'='1`, `"; DROP TABLE spillway_letters; --`, `%`, `\`, "x\x00y", "\xff\xfe", "<script>alert(1)</script>", "a\r\nSet-Cookie: x=y",
 		"../../etc/passwd", strings.Repeat("W", 9_000)}
 	lists := []string{"topics", "not_topics", "dead_letter_topics", "handlers", "reasons", "types", "causes", "redrive_ids", "ids", "seal_keys"}

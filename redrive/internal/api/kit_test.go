@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -40,6 +41,12 @@ type desk struct {
 func newDesk(t testing.TB, change ...func(*console.Config)) *desk {
 	t.Helper()
 	return deskOn(t, fixture.SQLite.Create(t)(), change...)
+}
+
+// holding publishes letters.
+func (d *desk) holding(some ...*message.Message) *desk {
+	fixture.Publish(d.t, d.store, "orders.dlq", some...)
+	return d
 }
 
 // deskOn is an instance on a database.
@@ -118,10 +125,9 @@ func (r reply) want(t testing.TB, status int, texts ...string) reply {
 	}
 	if status >= 400 {
 		var p operate.Problem
-		if r.Header.Get("Content-Type") != "application/problem+json" || json.Unmarshal([]byte(r.body), &p) != nil || p.Status != status ||
-			p.Type == "" || p.Title == "" || p.Detail == "" {
-			t.Errorf("no problem details: %s %s", r.Header.Get("Content-Type"), r.body)
-		}
+		testkit.Check(t, r.Header.Get("Content-Type") == "application/problem+json" &&
+			json.Unmarshal([]byte(r.body), &p) == nil && p.Status == status && p.Type != "" && p.Title != "" &&
+			p.Detail != "", "no problem details: %s %s", r.Header.Get("Content-Type"), r.body)
 	}
 	return r
 }

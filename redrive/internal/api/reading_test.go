@@ -16,8 +16,7 @@ import (
 // Feature V13: a list comes page by page, each letter once, while letters arrive, in both orders.
 func TestPages(t *testing.T) {
 	for _, order := range []string{"oldest", "newest"} {
-		d := newDesk(t)
-		fixture.Publish(t, d.store, "orders.dlq", fixture.Several(25)...)
+		d := newDesk(t).holding(fixture.Several(25)...)
 		var seqs []int64
 		next := "/letters?limit=10&topic=orders&order=" + order
 		for next != "" {
@@ -28,9 +27,7 @@ func TestPages(t *testing.T) {
 			}
 			if next = ""; page.Next != "" {
 				link, ok := strings.CutSuffix(strings.TrimPrefix(r.Header.Get("Link"), "<"), `>; rel="next"`)
-				if !ok || !strings.Contains(link, page.Next) {
-					t.Fatalf("Link is %q", r.Header.Get("Link"))
-				}
+				testkit.Require(t, ok && strings.Contains(link, page.Next), "Link is %q", r.Header.Get("Link"))
 				next = "/letters" + link
 			}
 			fixture.Publish(t, d.store, "orders.dlq", fixture.Letter(fmt.Sprint("late", len(seqs)), "{}"))
@@ -45,8 +42,7 @@ func TestPages(t *testing.T) {
 
 // Feature V13: what has not changed does not come again.
 func TestTags(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	for _, path := range []string{"/", "", "/health", "/causes", "/letters", "/letters/count", "/letters/1", "/letters/1/events", "/campaigns",
 		"/sequences", "/audit", "/breakers", "/openapi.json"} {
 		tag := d.get(path).want(t, http.StatusOK).Header.Get("ETag")
@@ -66,8 +62,7 @@ func TestTags(t *testing.T) {
 
 // Feature V13: a filter that is misspelt, or has a value that cannot be, chooses nothing. The problem names the field.
 func TestQueries(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	for query, field := range map[string]string{
 		"tpoic=x": "tpoic", "status=lost": "status", "class=odd": "class", "since=yesterday": "since", "limit=0": "limit", "limit=1001": "limit",
 		"limit=x": "limit", "cursor=x": "cursor", "cursor=bGV0dGVycyAx&order=newest": "cursor", "order=up": "order", "metadata=x": "metadata",
@@ -95,8 +90,7 @@ func newRequest(method, path string) *http.Request {
 
 // Feature V13: each right is refused by each route that needs a greater one, and by no other. TestDocument keeps them.
 func TestRights(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	for _, row := range api.Table() {
 		name, least := row.Method+" "+row.Pattern, operate.Right(row.Right)
 		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)

@@ -84,8 +84,7 @@ func TestFreezes(t *testing.T) {
 
 // Feature V13: programs take letters away from holders that are gone, once.
 func TestLeases(t *testing.T) {
-	d := newDesk(t)
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
+	d := newDesk(t).holding(fixture.Several(3)...)
 	lease := func(seq int64) {
 		taken := testkit.Must(fixture.Lease(t.Context(), d.store, letters.Filter{}, []int64{seq}, time.Hour))
 		testkit.Require(t, len(taken) == 1, "%d are leased", len(taken))
