@@ -125,7 +125,7 @@ func TestCountCutOff(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(12)...)
 	testkit.Must(store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`)) // a statement reads 50,000 Seqs
-	filter := letters.Filter{MaxSeq: 10 * 30000} // so that many are behind it
+	filter := letters.Filter{MaxSeq: 10 * 30000}                                                 // so that many are behind it
 	for asked := 0; ; asked++ {
 		n, err := store.Count(&ending{t.Context(), asked}, filter)
 		switch {
