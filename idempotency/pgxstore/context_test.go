@@ -31,9 +31,7 @@ func TestAckedFirst(t *testing.T) {
 		testkit.Must(h(msg))
 		cancel()
 	}
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
-		t.Errorf("%d effects, %d keys", e, k)
-	}
+	wants(t, db, 1, 1)
 }
 
 // Promise P3: a handler that goes on with a context of its own, when its message has gone away, is let end. So is one
@@ -67,9 +65,8 @@ func TestGoneAway(t *testing.T) {
 			t.Log(says, err)
 		}
 	}
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); applied != 2 || e != 1 || k != 2 {
-		t.Errorf("%d applied, %d effects, %d keys", applied, e, k)
-	}
+	testkit.Equal(t, "applied", applied, 2)
+	wants(t, db, 1, 2)
 }
 
 // Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that
@@ -128,7 +125,5 @@ func TestWaitEnds(t *testing.T) {
 		testkit.Equal(t, id, err, want)
 	}
 	testkit.Must(h(write)(newMessage("m")))
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 0 || k != 1 {
-		t.Errorf("%d effects, %d keys", e, k)
-	}
+	wants(t, db, 0, 1)
 }

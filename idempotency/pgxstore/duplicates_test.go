@@ -46,9 +46,7 @@ func TestLeftInStatement(t *testing.T) {
 				t.Errorf("%d transactions are open, %d connections in use", open, db.Stats().InUse)
 			}
 			testkit.Must(r.Middleware(write)(newMessage("m")))
-			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
-				t.Errorf("%d effects, %d keys", e, k)
-			}
+			wants(t, db, 1, 1)
 		})
 	}
 }
@@ -60,6 +58,9 @@ func TestDuplicates(t *testing.T) {
 		t.Helper()
 		testkit.Check(t, errors.Is(err, idempotency.ErrApplied), "%v, want ErrApplied", err)
 	}
+	db, _ := open(t, "")
+	db.SetMaxOpenConns(2)
+	r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
 	for name, handle := range map[string]func(*testing.T, *sql.DB, *sql.Tx) error{
 		"returns it": func(_ *testing.T, _ *sql.DB, tx *sql.Tx) error { _, err := tx.Exec(effect, "x"); return err },
 		"ignores it": func(t *testing.T, _ *sql.DB, tx *sql.Tx) error {
@@ -101,9 +102,7 @@ func TestDuplicates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			db, _ := open(t, "")
-			db.SetMaxOpenConns(2)
-			r := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{})
+			testkit.Must(db.Exec(`TRUNCATE effects, spillway_keys`))
 			first := testkit.Must(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 				_, err := idempotency.Tx(msg.Context()).Exec(effect, "first")
 				return []*message.Message{newMessage("")}, err
@@ -114,9 +113,7 @@ func TestDuplicates(t *testing.T) {
 				})(newMessage("m"))
 				testkit.Check(t, err == nil && len(out) == 1 && out[0].UUID == first[0].UUID, "%v, %v", out, err)
 			}
-			if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 || db.Stats().InUse != 0 {
-				t.Errorf("%d effects, %d keys, %d connections in use", e, k, db.Stats().InUse)
-			}
+			wants(t, db, 1, 1)
 		})
 	}
 }

@@ -5,18 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"os"
-	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // A payment is booked once, by a statement that takes the message's key along.
@@ -49,23 +45,4 @@ func ExampleNew() {
 			log.Fatal(err)
 		}
 	}
-}
-
-// The example, on a real server.
-func TestExample(t *testing.T) {
-	address := postgrestest.Schema(t)
-	db := postgrestest.Open(t, address)
-	testkit.Must(db.Exec(`CREATE TABLE bookings (payment text NOT NULL, amount int NOT NULL)`))
-	t.Setenv("SHOP", address)
-	read, write, err := os.Pipe()
-	testkit.NoError(t, err)
-	stdout := os.Stdout
-	os.Stdout = write
-	func() {
-		defer func() { os.Stdout = stdout; _ = write.Close() }()
-		ExampleNew()
-	}()
-	said, err := io.ReadAll(read)
-	testkit.Check(t, err == nil && string(said) == "booked before\n" && rows(t, db, "bookings") == 1,
-		"%q, %v", said, err)
 }

@@ -62,6 +62,14 @@ func rows(t *testing.T, db *sql.DB, table string) (n int) {
 	return n
 }
 
+// wants fails unless there are so many effects and keys, and no connection is in use.
+func wants(t *testing.T, db *sql.DB, effects, keys int) {
+	t.Helper()
+	e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys")
+	testkit.Check(t, e == effects && k == keys && db.Stats().InUse == 0,
+		"%d effects, %d keys, %d connections in use", e, k, db.Stats().InUse)
+}
+
 // Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the
 // commit.
 func TestSettings(t *testing.T) {
@@ -88,9 +96,7 @@ func TestOtherDriver(t *testing.T) {
 	for range 3 {
 		testkit.Must(r.Middleware(write)(newMessage("m")))
 	}
-	if e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys"); e != 1 || k != 1 {
-		t.Errorf("%d effects, %d keys", e, k)
-	}
+	wants(t, db, 1, 1)
 }
 
 // Bad input: another database is an error that says what to do.

@@ -136,12 +136,8 @@ func short(text string) string {
 		return "text"
 	case text == "BEGIN ISOLATION LEVEL READ COMMITTED":
 		return "begin"
-	case strings.HasPrefix(text, "INSERT INTO spillway_keys") && strings.Contains(text, "DO UPDATE"):
-		return "upsert"
 	case strings.HasPrefix(text, "INSERT INTO spillway_keys") && strings.Contains(text, "DO NOTHING"):
 		return "enter"
-	case strings.HasPrefix(text, "INSERT INTO spillway_keys"):
-		return "insert"
 	case strings.HasPrefix(text, "SELECT outputs, fingerprint"):
 		return "find"
 	}
