@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
+// keyRows are about messages alone: no database sees how they differ.
 var keyRows = []row{
 	{"I5-id", "the key is the message's id", func(c *cell) { c.keyed(nil, 1, 2, 1) }},
 	{"I5-metadata", "or a metadata field", func(c *cell) { c.keyed(idempotency.ByMetadata("key"), 1, 1, 2) }},
@@ -19,6 +20,10 @@ var keyRows = []row{
 		c.keyed(func(msg *message.Message) (string, error) { return msg.UUID[:1], nil }, 1, 1, 1)
 	}},
 	{"I5-empty", "an empty key is an error that says what to do, and never one key for many", (*cell).emptyKeys},
+	{"I6-bad", "a version that is missing or no number is invalid, and says so", (*cell).badVersions},
+}
+
+var anyKeyRows = []row{
 	{"I5-any", "keys of 1 byte to 64 KiB, of any bytes, are told apart and recognised", (*cell).anyKeys},
 }
 

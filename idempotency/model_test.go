@@ -51,16 +51,10 @@ func setFlag(c *cell, name, value string) {
 	c.Cleanup(func() { _ = f.Value.Set(before) })
 }
 
-// modelStore is what every store can do.
-type modelStore interface {
-	idempotency.Store
-	Purge(ctx context.Context, before time.Time, limit int) (int, error)
-}
-
 // model runs one sequence of actions after another on a database.
 type model struct {
 	c       *cell
-	store   modelStore
+	store   idempotency.Store
 	cutNext atomic.Int32 // 1: before the next COMMIT, 2: after it
 	runs    int
 	done    map[string]int // how often each action was possible
@@ -70,7 +64,7 @@ type model struct {
 
 func newModel(c *cell) *model {
 	db, w := wire.Open(c, c.driver, c.address)
-	m := &model{c: c, store: c.store(db).(modelStore), done: map[string]int{}}
+	m := &model{c: c, store: c.store(db), done: map[string]int{}}
 	c.store(c.db)
 	cutAt := func(when int32) func(*wire.Conn, string) error {
 		return func(conn *wire.Conn, statement string) error {

@@ -118,30 +118,23 @@ func TestPostgresPrepared(t *testing.T) {
 
 // Feature I2: a handler may change the search path or the role of its transaction, as those of many tenants do.
 func TestPostgresSettings(t *testing.T) {
-	for name, set := range map[string]string{
-		"SET LOCAL":  `SET LOCAL search_path = elsewhere`,
-		"set_config": `SELECT set_config('search_path', 'elsewhere', true)`,
-		"role":       `SET LOCAL ROLE pg_read_all_settings`,
+	c := newCell(t, onPostgres)
+	r := c.receiver(idempotency.ReceiverConfig{})
+	for _, set := range []string{
+		`SET LOCAL search_path = elsewhere`, `SELECT set_config('search_path', 'elsewhere', true)`,
+		`SET LOCAL ROLE pg_read_all_settings`,
 	} {
-		for _, outputs := range []int{0, 1} {
-			t.Run(fmt.Sprint(name, ", outputs ", outputs), func(t *testing.T) {
-				db := newCell(t, onPostgres).db
-				h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) (out []*message.Message, err error) {
-					if _, err := effect(msg); err != nil {
-						return nil, err
-					}
-					for range outputs {
-						out = append(out, newMessage("out"))
-					}
-					_, err = idempotency.Tx(msg.Context()).ExecContext(msg.Context(), set)
-					return out, err
-				})
-				for range 2 {
-					out, err := h(newMessage("1"))
-					testkit.Require(t, err == nil && len(out) == outputs, "%v %v", out, err)
-				}
-				wantRows(t, db, 1, 1)
-			})
+		for outputs := range 2 {
+			h := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), set)
+				return []*message.Message{newMessage("out")}[:outputs], err
+			}))
+			for range 2 {
+				out, err := h(newMessage("1"))
+				testkit.Require(t, err == nil && len(out) == outputs, "%s: %v %v", set, out, err)
+			}
+			c.rows(1, 1)
+			c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 		}
 	}
 }

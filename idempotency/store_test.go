@@ -1,12 +1,9 @@
 package idempotency_test
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -56,23 +53,6 @@ func inBackground(f func() bool) <-chan bool {
 }
 
 var same = idempotency.Key{Consumer: "c", ID: "same"}
-
-// Decision 8: waiting for another process ends with the context too.
-func TestSQLiteOtherProcess(t *testing.T) {
-	process := newCell(t, onSQLite)
-	here, there := storeOn(process.db), storeOn(process.open(t, process.address))
-	c := testkit.Must(
-		there.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m1"}}))
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := here.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err) // it ended while the other process holds on
-	}
-	testkit.NoError(t, c.Release())
-	c, err := here.Claim(context.Background(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "m2"}})
-	testkit.Require(t, err == nil, "the gate stayed locked: %v", err)
-	_ = c.Release()
-}
 
 // Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same
 // service absorbs it. Without services in the key the second service would absorb what the first one applied.

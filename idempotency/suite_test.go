@@ -20,12 +20,15 @@ type row struct {
 // Features I1, I2, I3, I4, I5, I6, I7, I9, promises P1, P2, P4, P7.
 func TestMatrix(t *testing.T) {
 	for _, rows := range [][]row{
-		onceRows, togetherRows, outputRows, publishedRows, keyRows, versionRows, reusedRows, redriveRows,
+		onceRows, togetherRows, outputRows, publishedRows, anyKeyRows, versionRows, reusedRows, redriveRows,
 		downRows, endedRows, undoneRows, diskRows, clockRows, leasedRows, expiryRows,
 	} {
 		for _, r := range rows {
 			r.on(t, func(t *testing.T, d database) { r.run(newCell(t, d)) })
 		}
+	}
+	for _, r := range keyRows {
+		r.alone(t, onSQLite, r.run)
 	}
 }
 

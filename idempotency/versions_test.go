@@ -20,7 +20,6 @@ var versionRows = []row{
 	{"I6-versions", "a higher version is applied, a lower one skipped and counted, an equal one a duplicate; compared as numbers", (*cell).versions},
 	{"I6-failed", "a version that fails leaves the one before, with its outputs", (*cell).failedVersion},
 	{"I6-at-once", "versions that arrive at once leave the highest", (*cell).versionsAtOnce},
-	{"I6-bad", "a version that is missing or no number is invalid, and says so", (*cell).badVersions},
 }
 
 var reusedRows = []row{
