@@ -135,8 +135,8 @@ func TestSignOffAtTheLastMoment(t *testing.T) {
 		testkit.NoError(t, l.start())
 		entered, release, handled, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)
 		l.mu.Lock()
-		go func() { ended <- l.end() }()
-		eventually(t, "the end begins", l.closing.Load)
+		l.closing.Store(true)
+		go func() { ended <- l.signOffIfIdle() }()
 		time.Sleep(100 * time.Microsecond) // as a rule it waits for the lock then; if not, there is less to see
 		go func() {
 			defer close(handled)
