@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature C5: which classes are retried, by default and as PerClass says.
@@ -70,6 +71,16 @@ func TestPerClassBackoff(t *testing.T) {
 			testkit.Check(t, pauses[i] == want[i], "waits %v, want %v", pauses, want)
 		}
 	})
+}
+
+// Feature C3: the classifier given is the one that judges.
+func TestRetryAsksItsClassifier(t *testing.T) {
+	rule := func(error) (classify.Verdict, bool) {
+		return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
+	}
+	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{rule}}))
+	calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom)
+	testkit.Require(t, calls == 1 && f.Verdict.Reason == "rule", "%d attempts, %+v", calls, f.Verdict)
 }
 
 // Promise P4: a message for which a part further in needs no further attempt in place is not tried again.
