@@ -72,15 +72,3 @@ func TestRowsRestOnSentences(t *testing.T) {
 		}
 	}
 }
-
-// A pin names a sentence that there is, and a reason.
-func TestPins(t *testing.T) {
-	for pin, want := range map[string]string{
-		"K12: lives in one process": "", "no SQL source": "begin with a sentence", "K99: no": "no sentence", "K12:": "begin with a sentence", "": "begin",
-	} {
-		id, reason, err := readPin(pin)
-		if want == "" && (err != nil || id != "K12" || reason != "lives in one process") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q is read as %q, %q: %v", pin, id, reason, err)
-		}
-	}
-}

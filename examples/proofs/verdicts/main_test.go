@@ -16,6 +16,7 @@ import (
 	"github.com/sony/gobreaker"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 )
 
@@ -48,35 +49,21 @@ func TestStackOfPkgErrors(t *testing.T) {
 	}
 }
 
-// Feature C4: what cenkalti/backoff/v5 calls permanent is permanent, and its RetryAfter is kept.
-func TestKnowledgeBackoff5(t *testing.T) {
-	for name, err := range map[string]error{
-		"permanent": backoff.Permanent(errors.New("no such customer")),
-		"transient": backoff.Permanent(context.DeadlineExceeded),
-	} {
-		check(t, name, err, classify.ClassPermanent)
-		if v := judge(classify.Transient(err)); v.Class != classify.ClassTransient {
-			t.Errorf("%s, marked transient: %v", name, v)
-		}
+// Features C4, C7: what cenkalti/backoff/v5 calls permanent is permanent unless it is marked, and its RetryAfter is kept.
+// An open breaker passes with time, and something is away: gobreaker's, and that of Watermill's CircuitBreaker.
+func TestKnowledgeBackoffAndBreakers(t *testing.T) {
+	for _, cause := range []error{errors.New("no such customer"), context.DeadlineExceeded} {
+		err := backoff.Permanent(cause)
+		check(t, "backoff", err, classify.ClassPermanent)
+		testkit.Equal(t, "marked transient", judge(classify.Transient(err)).Class, classify.ClassTransient)
 	}
-	if v := judge(fmt.Errorf("call: %w", backoff.RetryAfter(3))); v.Class != classify.ClassTransient || v.RetryAfter != 3*time.Second {
-		t.Errorf("retry after: %+v", v)
-	}
-}
-
-// Features C4, C7: an open breaker passes with time, and something is away: gobreaker's, and that of Watermill's
-// CircuitBreaker.
-func TestKnowledgeBreakers(t *testing.T) {
+	testkit.Equal(t, "retry after", judge(fmt.Errorf("call: %w", backoff.RetryAfter(3))).RetryAfter, 3*time.Second)
 	breaker := wm.NewCircuitBreaker(gobreaker.Settings{ReadyToTrip: func(gobreaker.Counts) bool { return true }})
 	h := breaker.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
 	_, _ = h(message.NewMessage("1", nil))
 	_, open := h(message.NewMessage("2", nil))
-	for name, err := range map[string]error{
-		"gobreaker": gobreaker.ErrOpenState, "gobreaker, half open": gobreaker.ErrTooManyRequests, "Watermill's CircuitBreaker": open,
-	} {
-		check(t, name, err, classify.ClassTransient)
-		if v := judge(err); !v.Away {
-			t.Errorf("%s: nothing is away: %+v", name, v)
-		}
+	for _, err := range []error{gobreaker.ErrOpenState, gobreaker.ErrTooManyRequests, open} {
+		check(t, "breaker", err, classify.ClassTransient)
+		testkit.Check(t, judge(err).Away, "nothing is away: %v", err)
 	}
 }
