@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -146,17 +144,6 @@ func TestManualAndCompletion(t *testing.T) {
 		s.pipe("completion", shell).wants(t, 0, "redrive")
 	}
 	s.pipe("__complete", "list", "--status", "").wants(t, 0, "quarantined")
-}
-
-// Ctrl-C ends a command with its own exit code.
-func TestInterrupt(t *testing.T) {
-	s := newShop(t, incident()...)
-	cmd := exec.CommandContext(context.Background(), binary, "show", "4", "--redact", "kill -INT $PPID; sleep 60")
-	cmd.Env = s.env
-	var errs strings.Builder
-	cmd.Stderr = &errs
-	code := s.code(cmd.Run())
-	testkit.Check(t, code == 130, "exit %d: %s", code, errs.String())
 }
 
 // Features D14, V9 and V10: purge deletes what is done with, by its flags or by rules, of which the first that matches

@@ -3,11 +3,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Feature V10: what people and programs see, in a pipe, on terminals of 80 and 200 columns, with and without colour.
@@ -95,4 +99,125 @@ func TestNarrow(t *testing.T) {
 	}
 	help := s.terminal(80, "", "list", "--help").out
 	testkit.Check(t, !strings.Contains(help, "[]") && strings.Count(help, "(default waiting)") == 1, "%v", help)
+}
+
+// leaky is a shop with one letter of secrets, as an unmasked queue of another service would have stored it, and rules
+// for them.
+func leaky(t *testing.T) *shop {
+	s := newShop(t, letter("leak", `{"users":[{"name":"Jane Fakename"}],"card":{"number":"4111111111111111"},"password":"hunter2","n":1}`, func(l *poison.Letter) {
+		l.Original.Metadata.Set("customer", "Jane Fakename")
+		l.Original.Metadata.Set("Authorization", "Bearer hunter2")
+		l.Failure.Reason = "password=hunter2"
+		l.Failure.Description = `customer "Jane Fakename": dial postgres://ops:hunter2@db/x`
+		l.Failure.Stack = "main.pay(...)\n\t/src/pay.go:1 password=hunter2\n"
+		l.Failure.History = []classify.Attempt{{At: failedAt, Class: classify.ClassPermanent, Error: "card 4111111111111111 refused"}}
+	}))
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	testkit.NoError(t, os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600))
+	s.env = append(s.env, "SPILLWAY_PRIVACY="+rules)
+	return s
+}
+
+// secretIn returns a secret that a person could read in text.
+func secretIn(text string) string {
+	for _, secret := range []string{"hunter2", "Fakename", "4111111111111111", "68756e746572", "hunter"} {
+		if strings.Contains(text, secret) {
+			return secret
+		}
+	}
+	return ""
+}
+
+// Feature D14: no command prints a secret, for people or for programs.
+func TestPrintsNoSecret(t *testing.T) {
+	t.Run("database", func(t *testing.T) { testPrintsNoSecret(t, leaky(t)) })
+	t.Run("api", func(t *testing.T) { // the server masks no names of persons, and the command does
+		s := leaky(t)
+		s.overAPI()
+		testPrintsNoSecret(t, s)
+	})
+}
+
+func testPrintsNoSecret(t *testing.T, s *shop) {
+	for _, line := range []string{
+		"show 1", "show leak --json", "show 1 --format text", "show 1 --format hex", "show 1 --limit 0", "show 1 --redact cat", "list", "list --json", "causes", "causes --json",
+		"export --masked", "export --format csv", "audit 1", "audit 1 --json", "redrive --all --dry-run --to orders", "doctor",
+	} {
+		args := strings.Fields(line)
+		if args[0] == "redrive" {
+			args = []string{"redrive", "--dry-run", "--all"}
+		}
+		for _, got := range []result{s.pipe(args...), s.terminal(160, "", args...)} {
+			secret := secretIn(got.out + got.err)
+			testkit.Check(t, secret == "" && got.out+got.err != "", "%s: %s is readable in %+v", line, secret, got)
+		}
+	}
+	for _, more := range [][]string{nil, {"--json"}} {
+		got := s.pipe(append([]string{"diff", "1", "--edit", `{"password":"hunter3","n":2}`, "--set", "customer=John Fakename"}, more...)...)
+		testkit.Check(t, secretIn(got.out) == "" && got.code == 0 &&
+			(more != nil || s.api || strings.Contains(got.out, `+   "password": "[redacted]"`)), "diff %v: %+v", more, got)
+	}
+	masked := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`)
+	testkit.Check(t, !strings.Contains(masked.out, "nothing changes"), "a change of what is masked: %s", masked.out)
+	s.pipe("show", "1").wants(t, 0, `"name": "[redacted]"`, `"n": 1`, "tenant = blue")
+	away := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop")
+	testkit.Check(t, secretIn(away.out+away.err) == "" && away.code != 0, "the error of a driver: %s", away.err)
+}
+
+// Feature D14: the values of an edit are masked by the rules wherever a campaign or the record shows the edit.
+func TestPrintsNoSecretOfAnEdit(t *testing.T) {
+	s, to := leaky(t), &target{}
+	s.works(to)
+	began := s.pipe("redrive", "1", "--set", "customer=John Fakename", "--edit", `{"users":[{"name":"John Fakename"}],"password":"hunter3"}`,
+		"--reason", "INC-7", "--yes", "--json")
+	testkit.Require(t, began.code == 0 && len(to.messages()) == 1 &&
+		to.messages()[0].Metadata["customer"] == "John Fakename", "exit %d: %s %s", began.code, began.out, began.err)
+	id, _, _ := strings.Cut(s.pipe("campaigns").out, "\t")
+	for _, line := range []string{"campaigns", "campaigns --json", "campaigns " + id, "campaigns " + id + " --json", "watch " + id + " --json", "audit", "audit --json", "show 1", "show 1 --json"} {
+		for _, got := range []result{began, s.pipe(strings.Fields(line)...), s.terminal(200, "", strings.Fields(line)...)} {
+			secret := secretIn(got.out + got.err)
+			testkit.Check(t, secret == "" && got.out+got.err != "", "%s: %s is readable in %+v", line, secret, got)
+		}
+	}
+	s.pipe("campaigns", id).wants(t, 0, `"set":{"customer":"[redacted]"}`)
+}
+
+// Feature D14: --unmasked shows everything, and the record has it; without a record nothing is shown.
+func TestUnmasked(t *testing.T) {
+	s := leaky(t)
+	for _, args := range [][]string{
+		{"show", "1", "--unmasked", "--reason", "INC-7"}, {"show", "1", "--unmasked", "--json"},
+		{"diff", "1", "--edit", `{"password":"hunter3"}`, "--unmasked"},
+	} {
+		s.pipe(args...).wants(t, 0, "hunter2")
+	}
+	record := s.pipe("audit", "--kind", "shown").out
+	testkit.Check(t, strings.Count(record, "ann") == 3 && strings.Contains(record, "INC-7"), "the record: %s", record)
+	testkit.Must(s.db.Exec("CREATE TRIGGER no_record BEFORE INSERT ON spillway_letter_events " +
+		"BEGIN SELECT RAISE(ABORT, 'full'); END"))
+	got := s.pipe("show", "1", "--unmasked")
+	testkit.Check(t, secretIn(got.out) == "" && got.code != 0, "without a record: %s", got.out)
+}
+
+// Promise P2: an export is whole, and import makes the same letter of it. What was masked is not imported.
+func TestMaskedExport(t *testing.T) {
+	s, other := leaky(t), newShop(t)
+	other.input(s.pipe("export", "--masked").out, "import", "-", "--yes").wants(t, 2, "--masked")
+	whole := s.pipe("export").out
+	other.input(whole, "import", "-", "--yes").wants(t, 0)
+	before := testkit.Must(s.store.Get(t.Context(), 1))
+	after, err := other.store.Get(t.Context(), 1)
+	testkit.Check(t, err == nil && string(before.Original.Payload) == string(after.Original.Payload) &&
+		before.Original.Metadata["customer"] == after.Original.Metadata["customer"], "%v: %v", after, err)
+}
+
+// A file of rules that is wrong is an error that names the rule.
+func TestPrivacyFile(t *testing.T) {
+	s := newShop(t)
+	for text, want := range map[string]string{`{"payload":["users"]}`: `Rules.Payload[0]`, `{"payloads":[]}`: "unknown field", `{`: "redrive help privacy"} {
+		path := filepath.Join(t.TempDir(), "rules.json")
+		testkit.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		s.pipe("list", "--privacy", path).wants(t, 2, want)
+	}
+	s.pipe("list", "--privacy", "/nowhere").wants(t, 2)
 }

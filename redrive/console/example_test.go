@@ -12,6 +12,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
+	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -20,12 +21,7 @@ import (
 
 // A service mounts the console beside its own pages. A proxy in front says who sends a request.
 func Example() {
-	dir, err := os.MkdirTemp("", "console")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	all, closeDB := campaignsOf(dir, "shop")
+	all, closeDB := campaignsOf("shop")
 	defer closeDB()
 	who := func(r *http.Request) (console.Person, error) {
 		return console.Person{Name: r.Header.Get("X-Forwarded-Email"), Role: console.Operate}, nil
@@ -49,14 +45,9 @@ func Example() {
 
 // One console over the databases of two services. Ann is on call for both, and only she may see what the shop has.
 func ExampleFleet() {
-	dir, err := os.MkdirTemp("", "console")
-	if err != nil {
-		panic(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	shop, closeShop := campaignsOf(dir, "shop")
+	shop, closeShop := campaignsOf("shop")
 	defer closeShop()
-	mailing, closeMailing := campaignsOf(dir, "mailing")
+	mailing, closeMailing := campaignsOf("mailing")
 	defer closeMailing()
 	ann := func(r *http.Request) (console.Person, error) {
 		if r.Header.Get("X-Forwarded-Email") != "ann@example.com" {
@@ -84,20 +75,12 @@ func ExampleFleet() {
 }
 
 // campaignsOf opens the database of a service, with the name that the service has there.
-func campaignsOf(dir, service string) (all *campaigns.Campaigns, closeDB func()) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, service+".db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		panic(err)
-	}
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: service})
-	if err != nil {
-		panic(err)
-	}
-	all, err = campaigns.New(context.Background(), store, campaigns.Config{Allow: []string{"orders"}})
-	if err != nil {
-		panic(err)
-	}
-	return all, func() { _ = db.Close() }
+func campaignsOf(service string) (all *campaigns.Campaigns, closeDB func()) {
+	dir := testkit.Must(os.MkdirTemp("", "console"))
+	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, service+".db")+"?_pragma=journal_mode(WAL)"))
+	store := testkit.Must(letters.NewStore(context.Background(), db, settings.Shared{Service: service}))
+	all = testkit.Must(campaigns.New(context.Background(), store, campaigns.Config{Allow: []string{"orders"}}))
+	return all, func() { _, _ = db.Close(), os.RemoveAll(dir) }
 }
 
 // get is the page at an address.

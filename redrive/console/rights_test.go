@@ -17,48 +17,37 @@ import (
 )
 
 // rights are the least role of each route, and a path that it serves.
-var rights = []struct {
+var rights = rowsOf(map[Role]string{
+	nothing: "GET /static/{file}",
+	LookWithoutPayload: "GET / | GET /causes | GET /letters | GET /letters/{seq} | GET /letters/{seq}/json | GET /sequences | " +
+		"GET /sequences/{seq} | GET /campaigns | GET /campaigns/{id} | GET /discards/{id} | GET /restores/{id} | GET /audit | " +
+		"GET /audit/{file}",
+	Look: "GET /letters/{seq}/payload",
+	Operate: "POST /letters/{seq}/payload | POST /sequences/{seq}/release | POST /sequences/{seq}/skip | " +
+		"POST /sequences/{seq}/discard | POST /campaigns/{id}/pause | POST /campaigns/{id}/resume | POST /campaigns/{id}/rate | " +
+		"POST /campaigns/{id}/cancel | POST /policies/freeze | POST /policies/thaw | POST /policies/{name}/freeze | " +
+		"POST /policies/{name}/thaw | POST /policies/{name}/{cause}/release | GET /redrive?seq=1 | POST /redrive | " +
+		"GET /letters/{seq}/edit | POST /letters/{seq}/edit | GET /discard?seq=1 | POST /discard | POST /discards/{id}/undo | " +
+		"GET /restore?seq=1 | POST /restore",
+	Approve: "POST /campaigns/{id}/approve",
+})
+
+type right struct {
 	method, pattern, path string
 	least                 Role
-}{
-	{http.MethodGet, "/", "/", LookWithoutPayload},
-	{http.MethodGet, "/causes", "/causes", LookWithoutPayload},
-	{http.MethodGet, "/letters", "/letters", LookWithoutPayload},
-	{http.MethodGet, "/letters/{seq}", "/letters/1", LookWithoutPayload},
-	{http.MethodGet, "/letters/{seq}/payload", "/letters/1/payload", Look},
-	{http.MethodPost, "/letters/{seq}/payload", "/letters/1/payload", Operate},
-	{http.MethodGet, "/letters/{seq}/json", "/letters/1/json", LookWithoutPayload},
-	{http.MethodGet, "/sequences", "/sequences", LookWithoutPayload},
-	{http.MethodGet, "/sequences/{seq}", "/sequences/1", LookWithoutPayload},
-	{http.MethodPost, "/sequences/{seq}/release", "/sequences/1/release", Operate},
-	{http.MethodPost, "/sequences/{seq}/skip", "/sequences/1/skip", Operate},
-	{http.MethodPost, "/sequences/{seq}/discard", "/sequences/1/discard", Operate},
-	{http.MethodGet, "/campaigns", "/campaigns", LookWithoutPayload},
-	{http.MethodGet, "/campaigns/{id}", "/campaigns/x", LookWithoutPayload},
-	{http.MethodPost, "/campaigns/{id}/pause", "/campaigns/x/pause", Operate},
-	{http.MethodPost, "/campaigns/{id}/resume", "/campaigns/x/resume", Operate},
-	{http.MethodPost, "/campaigns/{id}/rate", "/campaigns/x/rate", Operate},
-	{http.MethodPost, "/campaigns/{id}/cancel", "/campaigns/x/cancel", Operate},
-	{http.MethodPost, "/campaigns/{id}/approve", "/campaigns/x/approve", Approve},
-	{http.MethodPost, "/policies/freeze", "/policies/freeze", Operate},
-	{http.MethodPost, "/policies/thaw", "/policies/thaw", Operate},
-	{http.MethodPost, "/policies/{name}/freeze", "/policies/x/freeze", Operate},
-	{http.MethodPost, "/policies/{name}/thaw", "/policies/x/thaw", Operate},
-	{http.MethodPost, "/policies/{name}/{cause}/release", "/policies/x/9f3a/release", Operate},
-	{http.MethodGet, "/redrive", "/redrive?seq=1", Operate},
-	{http.MethodPost, "/redrive", "/redrive", Operate},
-	{http.MethodGet, "/letters/{seq}/edit", "/letters/1/edit", Operate},
-	{http.MethodPost, "/letters/{seq}/edit", "/letters/1/edit", Operate},
-	{http.MethodGet, "/discard", "/discard?seq=1", Operate},
-	{http.MethodPost, "/discard", "/discard", Operate},
-	{http.MethodGet, "/discards/{id}", "/discards/x", LookWithoutPayload},
-	{http.MethodPost, "/discards/{id}/undo", "/discards/x/undo", Operate},
-	{http.MethodGet, "/restore", "/restore?seq=1", Operate},
-	{http.MethodPost, "/restore", "/restore", Operate},
-	{http.MethodGet, "/restores/{id}", "/restores/x", LookWithoutPayload},
-	{http.MethodGet, "/audit", "/audit", LookWithoutPayload},
-	{http.MethodGet, "/audit/{file}", "/audit/audit.csv", LookWithoutPayload},
-	{http.MethodGet, "/static/{file}", "/static/" + styleName, nothing},
+}
+
+func rowsOf(routes map[Role]string) (rows []right) {
+	values := strings.NewReplacer("{seq}", "1", "{id}", "x", "{name}", "x", "{cause}", "9f3a",
+		"audit/{file}", "audit/audit.csv", "{file}", styleName)
+	for least, all := range routes {
+		for route := range strings.SplitSeq(all, " | ") {
+			method, path, _ := strings.Cut(route, " ")
+			pattern, _, _ := strings.Cut(path, "?")
+			rows = append(rows, right{method, pattern, values.Replace(path), least})
+		}
+	}
+	return rows
 }
 
 // Feature V11: each role is refused by each route that needs a greater one, and by no other. A new route needs a row.

@@ -33,16 +33,6 @@ func TestFigures(t *testing.T) {
 		"least_allocs wmkafka_allocs least_cpu_ns wmkafka_cpu_ns"))
 }
 
-// What a topic holds can be told apart by its number, and has the size that the figure says.
-func TestPayloads(t *testing.T) {
-	for _, p := range payloads {
-		record := testkit.Must(p.record("topic")(70_000))
-		value, err := record.Value.Encode()
-		testkit.Check(t, err == nil && len(value) == p.size && harness.NumberOf(value) == 70_000,
-			"%d bytes, want %d: %v", len(value), p.size, err)
-	}
-}
-
 // The Java program asks for exactly what a request says, and answers what is read. It is not built by the tests.
 func TestSpringSource(t *testing.T) {
 	files, err := filepath.Glob("spring/src/peers/*.java")

@@ -36,13 +36,3 @@ func TestParse(t *testing.T) {
 		t.Errorf("%+v %v", p, err)
 	}
 }
-
-func TestFastest(t *testing.T) {
-	begin := time.Now()
-	var arrived []time.Time
-	for _, ms := range []int{0, 500, 990, 1400, 1450, 1480, 3000} {
-		arrived = append(arrived, begin.Add(time.Duration(ms)*time.Millisecond))
-	}
-	n := fastest(arrived, time.Second)
-	testkit.Check(t, n == 5, "%v", n)
-}
