@@ -38,8 +38,7 @@ func TestAudit(t *testing.T) {
 	seen := map[string]int{}
 	reasons := regexp.MustCompile(`reason \d+ &lt;x&gt;`)
 	for at, pages := "/audit?kind=discarded&kind=refused", 0; at != ""; pages++ {
-		p := b.get(at)
-		p.want(t, http.StatusOK)
+		p := b.get(at).want(t, http.StatusOK)
 		for _, found := range reasons.FindAllString(p.body, -1) {
 			seen[found]++
 		}
@@ -72,8 +71,7 @@ func TestAudit(t *testing.T) {
 func TestAudit_export(t *testing.T) {
 	b := newBench(t)
 	b.recorded()
-	p := b.get("/audit/audit.csv?kind=refused&kind=discarded")
-	p.want(t, http.StatusOK)
+	p := b.get("/audit/audit.csv?kind=refused&kind=discarded").want(t, http.StatusOK)
 	rows, err := csv.NewReader(strings.NewReader(p.body)).ReadAll()
 	testkit.Require(t, err == nil && len(rows) == 121 && rows[0][1] == "at", "%d rows, %v", len(rows), err)
 	for _, row := range rows[1:] {
@@ -96,8 +94,7 @@ func TestAudit_export(t *testing.T) {
 		"%s", quoted.body)
 	got := p.Header.Get("Content-Disposition")
 	testkit.Check(t, got == `attachment; filename="audit.csv"`, "%v", got)
-	p = b.get("/audit/audit.jsonl?letter=7")
-	p.want(t, http.StatusOK)
+	p = b.get("/audit/audit.jsonl?letter=7").want(t, http.StatusOK)
 	lines := strings.Split(strings.TrimSpace(p.body), "\n")
 	var e operate.EventData
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil || len(lines) != 3 || e.By != "eve" || e.RedriveID != "drain-7" {

@@ -21,8 +21,7 @@ import (
 func TestDiscard(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(300)...)
-	p := b.get("/discard?" + b.everything())
-	p.want(t, http.StatusOK, "Discard 300 letters", "<bdi>id-0</bdi>")
+	p := b.get("/discard?"+b.everything()).want(t, http.StatusOK, "Discard 300 letters", "<bdi>id-0</bdi>")
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("late", "{}"))
 	form := p.fields(t)
 	b.post("/discard", form).want(t, http.StatusBadRequest, "The reason is empty")
@@ -52,8 +51,7 @@ func TestDiscard(t *testing.T) {
 func TestDiscard_single(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(4)...)
-	p := b.get("/discard?seq=1&seq=2&seq=3")
-	p.want(t, http.StatusOK, "Discard 3 letters")
+	p := b.get("/discard?seq=1&seq=2&seq=3").want(t, http.StatusOK, "Discard 3 letters")
 	b.mark(oneLetter(2, nil), letters.StatusRedriven)
 	at := b.post("/discard", with(p.fields(t), "reason", "INC-7")).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, 2)
@@ -75,8 +73,7 @@ func TestDiscard_more(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(3)...)
 	b.mark(oneLetter(2, nil), letters.StatusRefused)
-	p := b.get("/discard?" + b.everything())
-	p.want(t, http.StatusOK, "Discard 2 letters")
+	p := b.get("/discard?"+b.everything()).want(t, http.StatusOK, "Discard 2 letters")
 	b.mark(oneLetter(2, []letters.Status{letters.StatusRefused}), letters.StatusWaiting)
 	p = b.post("/discard", with(p.fields(t), "reason", "INC-7"))
 	p.want(t, http.StatusConflict, "3 letters match now", "Discard 3 letters", `value="INC-7"`)
@@ -234,8 +231,7 @@ func TestDiscard_large(t *testing.T) {
 	b.several(many)
 	last := testkit.Must(b.store.Inside().LastSeq(t.Context()))
 	waiting, step := letters.Filter{MaxSeq: last}, 0
-	p := b.get("/discard?" + b.everything())
-	p.want(t, http.StatusOK, say(discards.number, many))
+	p := b.get("/discard?"+b.everything()).want(t, http.StatusOK, say(discards.number, many))
 	key := p.fields(t).Get("key")
 	b.get("/redrive?"+b.everything()).want(t, http.StatusOK, say("Redrive up to %s letter|Redrive up to %s letters", many)+"<")
 	b.console.counting = -1

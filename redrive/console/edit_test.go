@@ -94,8 +94,7 @@ func TestEdit_bytes(t *testing.T) {
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", payload))
 	out := &fixture.Outbox{}
 	b.works(out)
-	p := b.get("/letters/1/edit")
-	p.want(t, http.StatusOK, "no text in UTF-8")
+	p := b.get("/letters/1/edit").want(t, http.StatusOK, "no text in UTF-8")
 	form := with(p.fields(t), "payload", "forged", "value-"+row(t, p.fields(t), "tenant"), "green", "reason", "INC-7", "do", "start")
 	at := b.post("/letters/1/edit", form).goes(t, "campaigns/")
 	testkit.Eventually(t, "it is redriven", func() bool { return strings.Contains(b.get(at).body, "It is through with all letters.") })
@@ -113,8 +112,7 @@ func TestEdit_masked(t *testing.T) {
 	p.want(t, http.StatusOK, "To edit it you must see it without masks. The record keeps that you did.")
 	p.wantNot(t, "secret-1", privacy.Mark)
 	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is empty")
-	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7"))
-	p.want(t, http.StatusOK, "secret-1")
+	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7")).want(t, http.StatusOK, "secret-1")
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
 	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7",
 		"%+v %v", events, err)

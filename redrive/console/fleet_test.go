@@ -93,8 +93,7 @@ func TestFleet(t *testing.T) {
 	none := []func(*http.Request){in("orders", roles[nothing]), in("shipping", roles[nothing]), in("payroll", roles[nothing]),
 		in("closed", roles[nothing])}
 	for role, status := range map[string]int{roles[nothing]: http.StatusForbidden, "error": http.StatusServiceUnavailable} {
-		p = f.get("/", append(none, in("panics", role))...)
-		p.want(t, status, "/static/"+styleName)
+		p = f.get("/", append(none, in("panics", role))...).want(t, status, "/static/"+styleName)
 		p.wantNot(t, "orders", "shipping", "payroll", "panics", "closed")
 	}
 }
@@ -299,8 +298,7 @@ func TestFleetOverHostileAPI(t *testing.T) {
 		log := new(testkit.Log)
 		p := overAPI(t, server.URL, log).get("/")
 		server.Close()
-		p.want(t, http.StatusOK, row.want)
-		p.wantNot(t, secret, "\u202e", "<script>alert")
+		p.want(t, http.StatusOK, row.want).wantNot(t, secret, "\u202e", "<script>alert")
 		errs := fmt.Sprint(log.Errors())
 		testkit.Check(t, len(p.body) <= 64<<10 && !strings.Contains(errs, secret) &&
 			(row.want == unread) == (errs != "[]"), "%s: %d bytes, %v", row.what, len(p.body), errs)

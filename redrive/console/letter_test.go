@@ -65,8 +65,7 @@ func TestLetterWithoutPayload(t *testing.T) {
 		l.Original.Metadata.Set("customer", "name-of-ann")
 	}))
 	for _, path := range []string{"/letters/1", "/letters/1?view=text", "/letters/1/json"} {
-		p := b.get(path, as(LookWithoutPayload))
-		p.want(t, http.StatusOK, "no_such_customer")
+		p := b.get(path, as(LookWithoutPayload)).want(t, http.StatusOK, "no_such_customer")
 		p.wantNot(t, "of-ann", "6f 66")
 	}
 	b.get("/letters/1", as(LookWithoutPayload)).want(t, http.StatusOK, "You may not see the payload", "customer", "hidden")
@@ -81,8 +80,7 @@ func TestExportIsMasked(t *testing.T) {
 		l.Original.Metadata.Set("note", "password=hunter2")
 	}))
 	for _, path := range []string{"/letters/1", "/letters/1/json"} {
-		p := b.get(path)
-		p.want(t, http.StatusOK, "password="+privacy.Mark)
+		p := b.get(path).want(t, http.StatusOK, "password="+privacy.Mark)
 		p.wantNot(t, "hunter2")
 	}
 }
@@ -96,8 +94,7 @@ func TestDownload(t *testing.T) {
 	secret := `{"password":"hunter2"}`
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "\x00<script>\xff"), fixture.Letter("id-2", secret), fixture.Letter("id-3", string(noise)),
 		fixture.Letter("id-4", ""))
-	p := b.get("/letters/1/payload", as(Look))
-	p.want(t, http.StatusOK)
+	p := b.get("/letters/1/payload", as(Look)).want(t, http.StatusOK)
 	testkit.Check(t, p.body == "\x00<script>\xff" && p.Header.Get("Content-Type") == "application/octet-stream" &&
 		p.Header.Get("X-Content-Type-Options") == "nosniff" &&
 		p.Header.Get("Content-Disposition") == `attachment; filename="letter-1.bin"`, "%q with %v", p.body, p.Header)

@@ -194,8 +194,7 @@ func TestUnknownFields(t *testing.T) {
 func TestFilterIsBounded(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)
-	p := b.get("/letters?" + strings.Repeat("status=all&", 5000))
-	p.want(t, http.StatusOK)
+	p := b.get("/letters?"+strings.Repeat("status=all&", 5000)).want(t, http.StatusOK)
 	n := strings.Count(p.body, "Remove the condition")
 	testkit.Check(t, n == 1 && len(p.body) <= 100<<10, "%d conditions, %d bytes", n, len(p.body))
 	q := url.Values{}

@@ -101,8 +101,7 @@ func TestPagesAreSmall(t *testing.T) {
 	b := newBench(t)
 	b.fill(3, 600)
 	for _, path := range []string{"/", "/causes", "/letters", "/letters?rows=500"} {
-		p := b.get(path)
-		p.want(t, http.StatusOK)
+		p := b.get(path).want(t, http.StatusOK)
 		testkit.Check(t, p.Header.Get("Content-Encoding") == "gzip" && p.sent <= 60<<10,
 			"%s: %d bytes, %s", path, p.sent, p.Header.Get("Content-Encoding"))
 		plain := b.get(path, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip;q=0, br") })
@@ -110,8 +109,7 @@ func TestPagesAreSmall(t *testing.T) {
 	}
 	total := 0
 	for _, name := range []string{styleName, scriptName, iconName} {
-		p := b.get("/static/" + name)
-		p.want(t, http.StatusOK)
+		p := b.get("/static/"+name).want(t, http.StatusOK)
 		testkit.Check(t, strings.Contains(p.Header.Get("Cache-Control"), "immutable"), "%s is not kept", name)
 		total += p.sent
 	}
@@ -131,8 +129,7 @@ func TestLivePart(t *testing.T) {
 		})
 	}
 	p := ask("")
-	p.want(t, http.StatusOK, "<table")
-	p.wantNot(t, "<html")
+	p.want(t, http.StatusOK, "<table").wantNot(t, "<html")
 	testkit.Equal(t, "the part again", ask(p.Header.Get("ETag")).want(t, http.StatusNotModified).body, "")
 	b.fill(4, 3)
 	testkit.Check(t, ask(p.Header.Get("ETag")).StatusCode == http.StatusOK, "letters came, and the part is the same")
@@ -143,8 +140,7 @@ func TestOverview(t *testing.T) {
 	b := newBench(t)
 	b.get("/").want(t, http.StatusOK, "no letter waits", "No letter arrived in the last hour.")
 	b.fill(1, 1312)
-	p := b.get("/")
-	p.want(t, http.StatusOK, ">1,312</a>", "no_such_customer", "<svg", `href="./letters?cause=`)
+	b.get("/").want(t, http.StatusOK, ">1,312</a>", "no_such_customer", "<svg", `href="./letters?cause=`)
 }
 
 // What one person did to many letters at once is one line of the overview.

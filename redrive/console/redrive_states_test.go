@@ -95,8 +95,7 @@ func TestRedriveTakesNoMoreThanShown(t *testing.T) {
 	}
 	everything := b.everything()
 	back(letters.StatusWaiting, letters.StatusDiscarded)
-	dry := b.get("/redrive?" + everything)
-	dry.want(t, http.StatusOK, "Redrive 3 letters")
+	dry := b.get("/redrive?"+everything).want(t, http.StatusOK, "Redrive 3 letters")
 	back(letters.StatusDiscarded, letters.StatusWaiting)
 	form := with(dry.fields(t), "reason", "INC-7", "do", "start")
 	again := b.post("/redrive", form)
@@ -138,12 +137,10 @@ func TestActsOfCause(t *testing.T) {
 	for _, row := range []map[string]string{row, b.get("/").rowOf(t, "panic")} {
 		b.get(row["Redrive "+grouped(n)+" panic"]).want(t, http.StatusOK, lettersOf(n)+" would be redriven")
 	}
-	ask := b.get(row["Discard "+grouped(n)+" panic"])
-	ask.want(t, http.StatusOK, discards.Button(operate.Exactly(n)))
+	ask := b.get(row["Discard "+grouped(n)+" panic"]).want(t, http.StatusOK, discards.Button(operate.Exactly(n)))
 	b.post("/discard", with(ask.fields(t), "reason", "of no use")).goes(t, "discards/")
 	b.want(letters.StatusDiscarded, n)
-	list := b.get(row["panic"])
-	list.want(t, http.StatusOK, "Letters of one cause", "No letter matches.", "discarded")
+	list := b.get(row["panic"]).want(t, http.StatusOK, "Letters of one cause", "No letter matches.", "discarded")
 	discarded := b.get(list.linked(t, "discarded "+grouped(n)))
 	discarded.want(t, http.StatusOK, say("%s letter matches.|%s letters match.", n), "Restore all "+grouped(n)+" letters that match")
 

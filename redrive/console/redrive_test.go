@@ -72,8 +72,7 @@ func TestIncident(t *testing.T) {
 	testkit.Require(t, len(b.all()) == 0, "a dry run began a campaign")
 	usual := dry.fields(t)
 	form := with(usual, "rate", "1,000", "canary", "", "stop-at", "50%", "do", "plan")
-	again := b.post("/redrive", form)
-	again.want(t, http.StatusOK, `name="rate" inputmode="decimal" value="1,000"`)
+	again := b.post("/redrive", form).want(t, http.StatusOK, `name="rate" inputmode="decimal" value="1,000"`)
 	at := b.post("/redrive", with(again.fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/")
 	var seen page
 	testkit.Eventually(t, "the verdict", func() bool {
@@ -89,8 +88,7 @@ func TestIncident(t *testing.T) {
 	testkit.Check(t, c.Request.By == "ann" && c.Request.Rate == 1000 && c.Request.StopAt == 0.5 && c.FailedAgain == 2,
 		"%+v", c)
 	moving := b.get(at, func(r *http.Request) { r.Header.Set(live, "1") })
-	moving.want(t, http.StatusOK, "It is through with all letters.")
-	moving.wantNot(t, "<html", "<form")
+	moving.want(t, http.StatusOK, "It is through with all letters.").wantNot(t, "<html", "<form")
 }
 
 // Feature V11: a form that is sent twice starts one campaign, also at the same time, and both answers lead to it.

@@ -56,8 +56,7 @@ func TestSteer(t *testing.T) {
 		{"cancel", reason, 409, "is now: cancelled"},
 		{"rate", with(reason, "rate", "2"), 409, "is now: cancelled"},
 	} {
-		p := b.post(at+"/"+step.action, step.form, by("bob", Approve))
-		p.want(t, step.status, step.says)
+		p := b.post(at+"/"+step.action, step.form, by("bob", Approve)).want(t, step.status, step.says)
 		if step.status == 303 {
 			p.goes(t, at[1:])
 		}
@@ -96,8 +95,7 @@ func TestCampaigns(t *testing.T) {
 	for seq := range int64(n) {
 		b.started(campaigns.Request{Seqs: []int64{seq + 1}})
 	}
-	first := b.get("/campaigns")
-	first.want(t, http.StatusOK, "Older campaigns", "0 of 1")
+	first := b.get("/campaigns").want(t, http.StatusOK, "Older campaigns", "0 of 1")
 	next := regexpNext.FindStringSubmatch(first.body)
 	testkit.Require(t, next != nil, "%v", first.body)
 	second := b.get("/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./"))
@@ -122,8 +120,7 @@ func TestSequences(t *testing.T) {
 	b.get("/sequences?rows=2").want(t, http.StatusOK, "There may be more keys", "Show more keys")
 	b.get("/sequences/4").want(t, http.StatusOK, "customer-7", "order-2", "order-3", "/sequences/3/release", "billing")
 	for _, path := range []string{"/sequences", "/sequences/3"} {
-		p := b.get(path, as(LookWithoutPayload))
-		p.want(t, http.StatusOK, "hidden")
+		p := b.get(path, as(LookWithoutPayload)).want(t, http.StatusOK, "hidden")
 		p.wantNot(t, "customer-7")
 		b.get(path, as(Look)).wantNot(t, "<form")
 	}
