@@ -1,6 +1,7 @@
 package crashlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,59 +136,43 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 	})
 }
 
-// Feature D10: the broker's own count serves with or without a store, on every message.
+// Feature D10, promise P3: the broker's own count serves with or without a store, on every message. Deployments, nacks
+// and lost connections, which the broker counts too, set nothing aside by default, and the store's count stays what it
+// is.
 func TestDelivered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, store := range map[string]store{"alone": nil, "with a store": newFake()} {
-			count := func(msg *message.Message) (int, bool) {
-				switch msg.UUID {
-				case "panics":
-					panic("boom")
-				case "unknown":
-					return 9, false
-				}
-				return len(msg.Payload), true
-			}
-			var told []Unfinished
-			l := newLimit(t, options{store: store, Config: Config{Max: 3, Delivered: count, Hooks: Hooks{
-				OnExceeded: func(_ context.Context, u Unfinished) { told = append(told, u) }}}})
-			calls := 0
-			h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
-			for id, n := range map[string]int{"panics": 9, "unknown": 9, "two": 2} {
-				if _, err := h(message.NewMessage(id, make([]byte, n))); err != nil {
-					t.Errorf("%s: %s: %v", name, id, err)
-				}
-			}
-			_, err := h(message.NewMessage("three", make([]byte, 3)))
-			if v := verdict(err); calls != 3 || v.Reason != classify.ReasonMaxDeliveries || !slices.Equal(told, []Unfinished{{"", "three", 3, true}}) {
-				t.Errorf("%s: %d calls, %v, %v", name, calls, err, told)
-			}
-			testkit.NoError(t, l.end())
-		}
-	})
-}
-
-// Feature D10, promise P3: deployments, nacks and lost connections, which the broker counts too, set nothing aside by
-// default, and the store's count stays what it is without the broker's.
-func TestDelivered_default(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		count := func(msg *message.Message) (int, bool) { return len(msg.Payload), true }
-		for name, l := range map[string]*Limit{"alone": newLimit(t, options{Config: Config{Delivered: count}}), "with a store": afterCrash(t, f, options{Config: Config{Delivered: count}})} {
-			h := l.Middleware(succeed)
-			if _, err := h(message.NewMessage("nacked", make([]byte, 19))); err != nil {
-				t.Errorf("%s: %v", name, err)
+		count := func(msg *message.Message) (int, bool) {
+			if msg.UUID == "panics" {
+				panic("boom")
 			}
-			_, err := h(message.NewMessage("back", make([]byte, 20)))
-			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "20 are allowed") {
-				t.Errorf("%s: %v", name, err)
-			}
-			if name == "alone" {
-				continue
-			}
-			f.leaveMarks("deadly", 3)
-			_, err = h(message.NewMessage("deadly", make([]byte, 3)))
-			if v := verdict(err); v.Reason != classify.ReasonMaxDeliveries || !strings.Contains(v.Description, "3 are allowed") {
-				t.Errorf("%s: the store's count: %v", name, err)
+			return len(msg.Payload), msg.UUID != "unknown"
+		}
+		var told Unfinished
+		hooks := Hooks{OnExceeded: func(_ context.Context, u Unfinished) { told = u }}
+		for _, limit := range []int{0, 3} {
+			config := options{Config: Config{Max: limit, Delivered: count, Hooks: hooks}}
+			for name, l := range map[string]*Limit{
+				"alone":        newLimit(t, config),
+				"with a store": afterCrash(t, f, config),
+			} {
+				h, most := l.Middleware(succeed), cmp.Or(limit, 20)
+				for id, n := range map[string]int{"panics": most, "unknown": most, "below": most - 1} {
+					_, err := h(message.NewMessage(id, make([]byte, n)))
+					testkit.Check(t, err == nil, "%s: %s: %v", name, id, err)
+				}
+				_, err := h(message.NewMessage("back", make([]byte, most)))
+				v := verdict(err)
+				testkit.Check(t, v.Reason == classify.ReasonMaxDeliveries &&
+					strings.Contains(v.Description, fmt.Sprint(most, " are allowed")), "%s: %v", name, err)
+				testkit.Equal(t, "told", told, Unfinished{"", "back", most, true})
+				if name == "alone" {
+					continue
+				}
+				f.leaveMarks("deadly", 3)
+				_, err = h(message.NewMessage("deadly", make([]byte, 1)))
+				v = verdict(err)
+				testkit.Check(t, v.Reason == classify.ReasonMaxDeliveries &&
+					strings.Contains(v.Description, "3 are allowed"), "%s: the store's count: %v", name, err)
 			}
 		}
 	})
