@@ -21,9 +21,8 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 func TestFigures(t *testing.T) {
 	services.Kafka(t)
 	var out strings.Builder
-	if err := (plan{}).run(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "-rounds") {
-		t.Fatal("no round counts:", err)
-	}
+	err := (plan{}).run(t.Context(), &out)
+	testkit.Require(t, err != nil && strings.Contains(err.Error(), "-rounds"), "no round counts: %v", err)
 	testkit.NoError(t, (plan{rounds: 1, payloads: payloads[:1], shares: []share{{10, 10}}, limit: time.Second}).run(t.Context(), &out))
 	testkit.NoError(t, harness.Complete(out.String(), "failing_percent payload watermill_per_s spillway_per_s"))
 	out.Reset()

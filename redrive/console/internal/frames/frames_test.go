@@ -41,9 +41,8 @@ func TestFold(t *testing.T) {
 	f := frames.Fold(stack)[1].Frames[1]
 	testkit.Check(t, f.Call == "example.com/shop/billing.Handle(0xc000010000)" &&
 		f.Place == "/home/ann/shop/billing/handle.go:17", "%+v", f)
-	if got := frames.Fold(string(debug.Stack())); len(got) == 0 || got[0].Own || got[0].Frames[0].Place == "" {
-		t.Errorf("a stack of this process: %+v", got)
-	}
+	got := frames.Fold(string(debug.Stack()))
+	testkit.Check(t, len(got) != 0 && !got[0].Own && got[0].Frames[0].Place != "", "a stack of this process: %+v", got)
 }
 
 // What is no stack of Go is shown as it is.
