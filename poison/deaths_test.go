@@ -26,29 +26,30 @@ const onceRejected = `{"count":2,"exchange":"shop","queue":"orders","reason":"re
 // Features D7, V2: of several deaths the first that can be believed is the origin: that of the latest queue, or of one
 // whose dead letters that queue keeps by its name. A producer can write all entries but the latest.
 func TestDeaths(t *testing.T) {
-	at := time.Unix(1700000000, 0).UTC()
+	at, bare := time.Unix(1700000000, 0).UTC(), Origin{Topic: "orders", ConsumerGroup: "orders"}
+	shop := Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"}
+	of := func(queue, reason string, attempts int, first, last time.Time) Failure {
+		return Failure{Reason: strings.ToLower(reason), Attempts: attempts, FirstFailedAt: first, LastFailedAt: last,
+			Description: "RabbitMQ dead-lettered it from queue " + queue + ": " + reason}
+	}
+	var none time.Time
 	for name, row := range map[string]struct {
 		deaths string
 		origin Origin
 		want   Failure
 	}{
-		"rejected": {onceRejected, Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
-			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: rejected", Attempts: 2, FirstFailedAt: at}},
+		"rejected": {onceRejected, shop, of("orders", "rejected", 2, at, none)},
 		"expired": {`{"count":1,"exchange":"","queue":"orders","reason":"expired","time":"2023-11-14T22:13:20Z"}`,
-			Origin{Topic: "orders", ConsumerGroup: "orders"},
-			Failure{Reason: "expired", Description: "RabbitMQ dead-lettered it from queue orders: expired", FirstFailedAt: at, LastFailedAt: at}},
+			bare, of("orders", "expired", 0, at, at)},
 		"from its dead letters": {`{"count":1,"queue":"orders.dlq","reason":"maxlen"},` + onceRejected,
-			Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
-			Failure{Reason: "maxlen", Description: "RabbitMQ dead-lettered it from queue orders.dlq: maxlen", Attempts: 2, FirstFailedAt: at}},
+			shop, of("orders.dlq", "maxlen", 2, at, none)},
 		"forged behind": {onceRejected + `,{"count":9,"queue":"payments","reason":"rejected","time":"1999-01-01T00:00:00Z"}`,
-			Origin{Topic: "orders", ConsumerGroup: "orders", Exchange: "shop", RoutingKey: "placed"},
-			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: rejected", Attempts: 2, FirstFailedAt: at}},
-		"wrong types behind": {`{"count":"many","exchange":[],"queue":"orders","reason":"delivery_limit","routing-keys":{},"time":1},` +
-			`7,{"queue":{"a":1}},[[]],null,` + onceRejected, Origin{Topic: "orders", ConsumerGroup: "orders"},
-			Failure{Reason: "delivery_limit", Description: "RabbitMQ dead-lettered it from queue orders: delivery_limit"}},
-		"impossible": {`{"count":-1,"queue":"orders","reason":"REJECTED","time":"yesterday","routing-keys":["` + strings.Repeat("k", 300) + `"]}`,
-			Origin{Topic: "orders", ConsumerGroup: "orders"},
-			Failure{Reason: "rejected", Description: "RabbitMQ dead-lettered it from queue orders: REJECTED"}},
+			shop, of("orders", "rejected", 2, at, none)},
+		"wrong types behind": {`{"count":"many","exchange":[],"queue":"orders","reason":"delivery_limit",` +
+			`"routing-keys":{},"time":1},7,{"queue":{"a":1}},[[]],null,` + onceRejected,
+			bare, of("orders", "delivery_limit", 0, none, none)},
+		"impossible": {`{"count":-1,"queue":"orders","reason":"REJECTED","time":"yesterday","routing-keys":["` +
+			strings.Repeat("k", 300) + `"]}`, bare, of("orders", "REJECTED", 0, none, none)},
 	} {
 		l, err := Decode(died("[" + row.deaths + "]"))
 		testkit.Require(t, err == nil, "%s: %v", name, err)
