@@ -95,6 +95,7 @@ func TestDeadlineOfSubscription(t *testing.T) {
 	expire()
 	<-msg.Context().Done()
 	testkit.Check(t, call.Gone() && msg.Context().Value(key{}) == "value", "it is not aborted, or has lost its values")
+	testkit.Check(t, errors.Is(msg.Context().Err(), context.Canceled), "it ends with %v", msg.Context().Err())
 	msg.Nack()
 	c.over(messages)
 }

@@ -158,10 +158,8 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 // channel is closed. Every call joins the group as a member of its own, with its own connection. It returns an error if
 // no broker answers, and ErrClosed after Close.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	// A deadline of ctx ends the subscription, which is no failure of the message that is handled then: the message's
-	// context is cancelled instead.
 	graceful.Drains(ctx)
-	ctx, cancel := cancelledWith(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	sub := newSubscription(s, topic, cancel)
 	if s.config.InFlight > 1 {
 		if sub.ordering = sequence.Take(ctx); sub.ordering != nil {
@@ -233,11 +231,4 @@ func (s *Subscriber) watermill(client *sarama.Config, tracer kafka.SaramaTracer)
 		OverwriteSaramaConfig: client,
 		Tracer:                tracer,
 	}
-}
-
-// cancelledWith returns a context with the values of ctx that is cancelled when ctx ends, however that is.
-func cancelledWith(ctx context.Context) (context.Context, context.CancelFunc) {
-	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, cancel)
-	return own, func() { stop(); cancel() }
 }
