@@ -123,9 +123,7 @@ func (b amqpBroker) readOnly(t testing.TB, topic string) (writable func()) {
 				if err != nil {
 					return err
 				}
-				if d.Type != filler {
-					t.Errorf("a letter came into the full queue")
-				}
+				testkit.Check(t, d.Type == filler, "a letter came into the full queue")
 			}
 			return nil
 		})

@@ -125,9 +125,7 @@ func (b amqpBroker) hostile() []conformance.Hostile {
 		{Name: "a message the marshaler refuses", Publish: func(t testing.TB, topic string) {
 			b.send(t, topic, amqp091.Publishing{MessageId: "hostile", Body: []byte(conformance.Unreadable)})
 		}, Check: func(t testing.TB, msg *message.Message) {
-			if string(msg.Payload) != conformance.Unreadable {
-				t.Errorf("set aside with payload %q", msg.Payload)
-			}
+			testkit.Check(t, string(msg.Payload) == conformance.Unreadable, "set aside with payload %q", msg.Payload)
 		}},
 	}
 }

@@ -51,13 +51,10 @@ func TestBrokenPubSubs(t *testing.T) {
 	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30", "-test.timeout=3m")
 	cmd.Env = append(os.Environ(), brokenVariable+"=1", matrix.Variable+"=")
 	printed, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Error("nothing failed")
-	}
+	testkit.Check(t, err != nil, "nothing failed")
 	out := string(printed)
-	if !strings.Contains(out, "--- PASS: TestBrokenPubSubs/none ") {
-		t.Errorf("a pub/sub that keeps the contract does not pass:\n%s", out)
-	}
+	testkit.Check(t, strings.Contains(out,
+		"--- PASS: TestBrokenPubSubs/none "), "a pub/sub that keeps the contract does not pass:\n%s", out)
 	for breaks, id := range broken {
 		s, _ := said(id)
 		name := "TestBrokenPubSubs/" + strings.ReplaceAll(breaks, " ", "_")

@@ -28,12 +28,8 @@ func TestContractIsOnItsPage(t *testing.T) {
 				rows = append(rows, f.id)
 			}
 		}
-		if len(rows) == 0 {
-			t.Errorf("no row rests on %s", s)
-		}
-		if s.of == "" || s.lost == "" {
-			t.Errorf("%s does not say what is lost without it", s)
-		}
+		testkit.Check(t, len(rows) != 0, "no row rests on %s", s)
+		testkit.Check(t, s.of != "" && s.lost != "", "%s does not say what is lost without it", s)
 		lines = append(lines, fmt.Sprintf("| %s | **%s.** %s | %s | %s | %s |\n", s.id, upper(s.title),
 			coded.ReplaceAllString(s.text, "`$0`"), coded.ReplaceAllString(s.lost, "`$0`"), s.of, strings.Join(rows, ", ")))
 	}
@@ -44,9 +40,8 @@ func TestContractIsOnItsPage(t *testing.T) {
 		text = found.ReplaceAllLiteral(text, []byte(table))
 		testkit.NoError(t, os.WriteFile(page, text, 0o644))
 	}
-	if !strings.Contains(string(text), table) {
-		t.Errorf("the table of sentences in %s is not of this suite: run this test with -update", page)
-	}
+	testkit.Check(t, strings.Contains(string(text), table),
+		"the table of sentences in %s is not of this suite: run this test with -update", page)
 }
 
 // coded are the words of a sentence that are code.
@@ -58,14 +53,10 @@ func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 // A row rests on sentences that there are, and a failure says which.
 func TestRowsRestOnSentences(t *testing.T) {
 	for _, f := range features() {
-		if len(f.sentences()) == 0 {
-			t.Errorf("%s rests on no sentence", f.id)
-		}
+		testkit.Check(t, len(f.sentences()) != 0, "%s rests on no sentence", f.id)
 		for _, id := range f.sentences() {
 			s, ok := said(id)
-			if !ok {
-				t.Errorf("%s rests on %q, which is no sentence", f.id, id)
-			}
+			testkit.Check(t, ok, "%s rests on %q, which is no sentence", f.id, id)
 			if !strings.Contains(f.why(), s.String()) {
 				t.Errorf("a failure of %s does not say %q: %s", f.id, s, f.why())
 			}

@@ -155,9 +155,8 @@ func hostileRecords(brokers []string) []conformance.Hostile {
 		{Name: "a record the unmarshaler refuses", Publish: send(sarama.ProducerMessage{
 			Value: sarama.StringEncoder(conformance.Unreadable), Headers: []sarama.RecordHeader{id},
 		}), Check: func(t testing.TB, msg *message.Message) {
-			if msg.UUID != "hostile" || string(msg.Payload) != conformance.Unreadable {
-				t.Errorf("set aside: %q with payload %q", msg.UUID, msg.Payload)
-			}
+			testkit.Check(t, msg.UUID == "hostile" && string(msg.Payload) == conformance.Unreadable,
+				"set aside: %q with payload %q", msg.UUID, msg.Payload)
 		}},
 	}
 }

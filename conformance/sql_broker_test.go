@@ -224,9 +224,8 @@ func (s *tables) hostile() []conformance.Hostile {
 	}
 	unread := func(payload, metadata string) func(testing.TB, *message.Message) {
 		return func(t testing.TB, msg *message.Message) {
-			if string(msg.Payload) != payload || msg.Metadata.Get(wmsql.KeyMetadata) != metadata {
-				t.Errorf("set aside with payload %q and metadata %v", msg.Payload, msg.Metadata)
-			}
+			testkit.Check(t, string(msg.Payload) == payload && msg.Metadata.Get(wmsql.KeyMetadata) == metadata,
+				"set aside with payload %q and metadata %v", msg.Payload, msg.Metadata)
 		}
 	}
 	return []conformance.Hostile{

@@ -55,16 +55,12 @@ func TestPractice(t *testing.T) {
 	services.Postgres(t)
 	r, _, err := run(context.Background(), plan{messages: 100, failing: 12, seed: 1, broker: "sql", practice: strings.NewReader("\n")}, t.Output())
 	testkit.NoError(t, err)
-	if r.Lost > 0 || r.Applied != 88 || r.Remaining != 12 || r.DuplicateEffects > 0 {
-		t.Errorf("%+v", r)
-	}
+	testkit.Check(t, r.Lost <= 0 && r.Applied == 88 && r.Remaining == 12 && r.DuplicateEffects <= 0, "%+v", r)
 }
 
 // What cannot be done is an error that says what to do.
 func TestIncidentRefuses(t *testing.T) {
 	services.Postgres(t)
 	_, _, err := run(context.Background(), plan{messages: 10, failing: 5, broker: "pigeons"}, t.Output())
-	if err == nil || !strings.Contains(err.Error(), "give kafka or sql") {
-		t.Error(err)
-	}
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "give kafka or sql"), "%v", err)
 }

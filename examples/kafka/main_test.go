@@ -49,9 +49,7 @@ func nothingIsLeft(t *testing.T, topic string) {
 		if left == nil {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("left behind: %q", left)
-		}
+		testkit.Require(t, !time.Now().After(deadline), "left behind: %q", left)
 	}
 }
 

@@ -24,9 +24,7 @@ func TestDemo(t *testing.T) {
 	defer conn.Close()
 	js := testkit.Must(conn.JetStream())
 	for name := range js.StreamNames() {
-		if strings.HasPrefix(name, jetstream.Name(topic)) {
-			t.Errorf("left behind: stream %s", name)
-		}
+		testkit.Check(t, !strings.HasPrefix(name, jetstream.Name(topic)), "left behind: stream %s", name)
 	}
 }
 

@@ -83,16 +83,12 @@ func TestLayers(t *testing.T) {
 		"unwraps to itself":       {&loops{}, false, false},
 	} {
 		found, ok := decorated.As[initializer](c.pub)
-		if ok != c.found || ok && found.InitializeTopics("t") != nil {
-			t.Errorf("%s: found %t", name, ok)
-		}
+		testkit.Check(t, ok == c.found && (!ok || found.InitializeTopics("t") == nil), "%s: found %t", name, ok)
 		if hidden := decorated.Hides[initializer](c.pub); (hidden != nil) != c.hides {
 			t.Errorf("%s: hides %v", name, hidden)
 		}
 	}
-	if len(m.made) != 7 {
-		t.Errorf("asked %d times", len(m.made))
-	}
+	testkit.Check(t, len(m.made) == 7, "asked %d times", len(m.made))
 }
 
 // Feature D4: one publisher is known behind the decorators that close it, and not behind those that may keep it open.

@@ -52,9 +52,8 @@ func TestDatabaseBeginsToReadOnly(t *testing.T) {
 	only.Store(false)
 	testkit.Eventually(t, "the held message", func() bool { return effects() == 2 })
 	lines := log.Errors()
-	if len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].Err), "the database only reads") {
-		t.Errorf("%d lines: %v", len(lines), lines)
-	}
+	testkit.Check(t, len(lines) == 1 && strings.Contains(fmt.Sprint(lines[0].Err),
+		"the database only reads"), "%d lines: %v", len(lines), lines)
 	if found := testkit.Must(dlc.Letters().List(t.Context(), letters.Filter{})); len(found) > 0 {
 		t.Errorf("%d letters of a healthy message", len(found))
 	}

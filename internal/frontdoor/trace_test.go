@@ -152,9 +152,8 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
 	testkit.Check(t, err != nil && len(dead.taken) == 1, "error %v, %d letters", err, len(dead.taken))
 	story := strings.Join(f.story(), "\n")
-	if len(f.open) > 0 || !strings.Contains(story, "op1 ends as permanent") || !strings.Contains(story, "op3 ends as aborted") {
-		t.Errorf("open: %v\n%s", f.open, story)
-	}
+	testkit.Check(t, len(f.open) <= 0 && strings.Contains(story,
+		"op1 ends as permanent") && strings.Contains(story, "op3 ends as aborted"), "open: %v\n%s", f.open, story)
 }
 
 // Feature O2: no operation is open while the breaker holds a message.

@@ -125,9 +125,8 @@ func TestHostileValues(t *testing.T) {
 		t.Fatalf("info lines %v", lines)
 	}
 	got, _ := lines[0].Fields[logging.MessageID].(string)
-	if len(got) > 200 || strings.ContainsAny(got, "\n\r\x1b\u2028\u202e") || !utf8.ValidString(got) || !strings.HasPrefix(got, `m-1\nlevel=`) {
-		t.Errorf("id %q", got)
-	}
+	testkit.Check(t, len(got) <= 200 && !strings.ContainsAny(got,
+		"\n\r\x1b\u2028\u202e") && utf8.ValidString(got) && strings.HasPrefix(got, `m-1\nlevel=`), "id %q", got)
 	testkit.Equal(t, "wait", lines[0].Fields[logging.Wait], any("1s"))
 	logging.DeadLettered.Write(logging.Wrap(kept, func(string) string { panic("mask") }), errors.New("secret"), nil)
 	testkit.Equal(t, "withheld", kept.Errors()[1].Err.Error(), "[withheld: the mask panicked]")

@@ -32,19 +32,13 @@ func TestEdit(t *testing.T) {
 	}
 	whole := inside.EditText(&e)
 	for _, shown := range []string{inside.EditText(masked.Edit(r, &e)), masked.Detail(r, whole), masked.Detail(r, whole[:len(whole)-40])} {
-		if strings.Contains(shown, "4711") || strings.Contains(shown, "secret") {
-			t.Errorf("%s", shown)
-		}
+		testkit.Check(t, !strings.Contains(shown, "4711") && !strings.Contains(shown, "secret"), "%s", shown)
 	}
 	shown := inside.EditText(masked.Edit(r, &e))
 	for _, want := range []string{`"path":"/currency","value":"EUR"`, `"kind":"visa"`, `"tenant":"blue"`, `"path":"/y"`, `\"currency\":\"EUR\"`} {
-		if !strings.Contains(shown, want) {
-			t.Errorf("%s lacks %s", shown, want)
-		}
+		testkit.Check(t, strings.Contains(shown, want), "%s lacks %s", shown, want)
 	}
-	if inside.EditText(&e) != whole {
-		t.Error("the edit itself was changed")
-	}
+	testkit.Check(t, inside.EditText(&e) == whole, "the edit itself was changed")
 }
 
 // Feature D13: an edit that is no edit, and details of all kinds, are masked and never fail.
@@ -62,11 +56,7 @@ func TestDetail(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	}
-	if masked.Edit(r, nil) != nil {
-		t.Error("no edit became one")
-	}
+	testkit.Check(t, masked.Edit(r, nil) == nil, "no edit became one")
 	shown := masked.Request(r, campaigns.Request{Edit: &campaigns.Edit{Set: map[string]string{"customer": "ann"}}})
-	if shown.Edit.Set["customer"] != privacy.Mark {
-		t.Errorf("%+v", shown.Edit)
-	}
+	testkit.Check(t, shown.Edit.Set["customer"] == privacy.Mark, "%+v", shown.Edit)
 }

@@ -65,9 +65,7 @@ func TestRoster(t *testing.T) {
 	complete(false)
 	run(t, other)
 	complete(true)
-	if !known.Has("billing") || !known.Has("prices") || known.Has("biling") {
-		t.Error(&known)
-	}
+	testkit.Check(t, known.Has("billing") && known.Has("prices") && !known.Has("biling"), "%v", &known)
 	if got := known.String(); got != `"billing", "prices", "shipping"` {
 		t.Error(got)
 	}

@@ -185,9 +185,7 @@ func TestCloseTakesFromHand(t *testing.T) {
 	if took := time.Since(begun); took > s.config.AckWait/2 {
 		t.Errorf("what was in hand came after %s", took)
 	}
-	if inHand.Ack() {
-		t.Error("what was given back can still be acked")
-	}
+	testkit.Check(t, !inHand.Ack(), "what was given back can still be acked")
 }
 
 // A second deployment with another AckWait or MaxAckPending changes the consumer.
@@ -211,9 +209,7 @@ func TestRefuses(t *testing.T) {
 	for _, err := range []error{
 		second(NewSubscriber(Config{URL: "nats://127.0.0.1:1", Group: "g"}, nil)), second(NewPublisher(Config{URL: "nats://127.0.0.1:1"}, nil)),
 	} {
-		if err == nil {
-			t.Error("connected to nothing")
-		}
+		testkit.Check(t, err != nil, "connected to nothing")
 	}
 	s := newSite(t)
 	sub := testkit.Must(NewSubscriber(s.config, nil))

@@ -26,9 +26,7 @@ func TestEachAlert(t *testing.T) {
 		for what, value := range map[string]string{
 			"for": r.For, "keep_firing_for": r.KeepFiringFor, "summary": r.Annotations["summary"], "description": r.Annotations["description"],
 		} {
-			if value == "" {
-				t.Errorf("%s has no %s", name, what)
-			}
+			testkit.Check(t, value != "", "%s has no %s", name, what)
 		}
 		if severity := r.Labels["severity"]; !slices.Contains([]string{"critical", "warning", "info"}, severity) {
 			t.Errorf("%s has the severity %q: give critical, warning or info", name, severity)
@@ -38,9 +36,7 @@ func TestEachAlert(t *testing.T) {
 		}
 		_, section, ok := strings.Cut(page, "\n## "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
-		if !ok || len(strings.Fields(section)) < 30 {
-			t.Errorf("docs/alerts.md has no runbook for %s", name)
-		}
+		testkit.Check(t, ok && len(strings.Fields(section)) >= 30, "docs/alerts.md has no runbook for %s", name)
 		if !strings.HasPrefix(section, "\n**"+r.Labels["severity"]+"**: ") {
 			t.Errorf("the runbook of %s in docs/alerts.md does not begin with its severity, %s", name, r.Labels["severity"])
 		}
@@ -84,12 +80,10 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for name, r := range records {
-		if strings.HasPrefix(name, "spillway:limit:") && !strings.HasPrefix(r.Expr, "vector(") {
-			t.Errorf("%s is not a constant: %s", name, r.Expr)
-		}
-		if !regexp.MustCompile(regexp.QuoteMeta(name) + `\b`).MatchString(all) {
-			t.Errorf("%s is used by no rule", name)
-		}
+		testkit.Check(t, !strings.HasPrefix(name,
+			"spillway:limit:") || strings.HasPrefix(r.Expr, "vector("), "%s is not a constant: %s", name, r.Expr)
+		testkit.Check(t, regexp.MustCompile(regexp.QuoteMeta(name)+`\b`).MatchString(all),
+			"%s is used by no rule", name)
 	}
 }
 
@@ -139,9 +133,8 @@ func TestSeriesExist(t *testing.T) {
 	for name, r := range records {
 		labels := series.Check(t, name, r.Expr, recorded)
 		for _, label := range texts(r) {
-			if !slices.Contains(labels, label) {
-				t.Errorf("%s has a text with the label %s, which no series of it has", name, label)
-			}
+			testkit.Check(t, slices.Contains(labels, label),
+				"%s has a text with the label %s, which no series of it has", name, label)
 		}
 	}
 }

@@ -163,9 +163,7 @@ func (b natsBroker) hostile() []conformance.Hostile {
 		{Name: "no payload", Publish: send(nats.Header{}, "")},
 		{Name: "a header of the server", Publish: send(nats.Header{nats.MsgIdHdr: {"same"}, "Nats-Any": {"thing"}}, `{"n":1}`)},
 		{Name: "a message the marshaler refuses", Publish: send(nats.Header{}, conformance.Unreadable), Check: func(t testing.TB, msg *message.Message) {
-			if string(msg.Payload) != conformance.Unreadable {
-				t.Errorf("set aside with payload %q", msg.Payload)
-			}
+			testkit.Check(t, string(msg.Payload) == conformance.Unreadable, "set aside with payload %q", msg.Payload)
 		}},
 	}
 }

@@ -56,15 +56,13 @@ func TestNATSProbe(t *testing.T) {
 			}()
 			err = router.Run(ctx)
 			cancel()
-			if (err != nil) != row.refused || err != nil && !strings.Contains(err.Error(), topic+".") {
-				t.Errorf("Run returned %v", err)
-			}
+			testkit.Check(t, (err != nil) == row.refused && (err == nil || strings.Contains(err.Error(), topic+".")),
+				"Run returned %v", err)
 			for _, stream := range []string{topic + "-dlq", topic + "-invalid"} {
 				b.admin(t, func(js nats.JetStreamContext) error {
 					info, err := js.StreamInfo(stream)
-					if (err == nil) != row.made || row.made && info.State.Msgs != 0 {
-						t.Errorf("stream %q: %+v, %v", stream, info, err)
-					}
+					testkit.Check(t, (err == nil) == row.made && (!row.made || info.State.Msgs == 0),
+						"stream %q: %+v, %v", stream, info, err)
 					if err == nil {
 						return js.DeleteStream(stream)
 					}

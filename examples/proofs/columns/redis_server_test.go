@@ -25,9 +25,7 @@ func newRedisServer(t *testing.T) *redisServer {
 	t.Helper()
 	services.Redis(t)
 	if _, err := osexec.LookPath("redis-server"); err != nil {
-		if os.Getenv("SPILLWAY_REDIS") == "" && os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
+		testkit.Require(t, os.Getenv("SPILLWAY_REDIS") != "" || os.Getenv("CI") != "true", "%v", err)
 		t.Skip("NOT TESTED: a Redis that the test can kill needs redis-server: install it")
 	}
 	listener := testkit.Must(net.Listen("tcp", "127.0.0.1:0"))
