@@ -14,7 +14,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -93,36 +92,47 @@ func TestSuspectsWaitIsBounded(t *testing.T) {
 }
 
 // Promise P3: a message that goes away while it waits is given back, uncounted; one with a deadline keeps half of its
-// time.
+// time; one that has no time left when it comes is the handler's to fail; and one that was acked in an outer chain is
+// still waited for.
 func TestSuspectGoesAway(t *testing.T) {
 	marks(t, options{aloneWait: time.Hour}, func(t *testing.T, f *fake, l *Limit) {
 		f.leaveMarks("s", 1)
-		release, done := make(chan struct{}), make(chan struct{})
+		release, calls := make(chan struct{}), 0
 		go func() {
-			defer close(done)
 			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage("o"))
 		}()
 		synctest.Wait()
-		calls := 0
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
-		ctx, cancel := context.WithCancel(t.Context())
+		handle := func(ctx context.Context, ack bool) (err error, took time.Duration) {
+			begin, msg := time.Now(), newMessage("s")
+			if msg.SetContext(ctx); ack {
+				msg.Ack()
+			}
+			_, err = h(msg)
+			return err, time.Since(begin)
+		}
+		cancelled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		msg := newMessage("s")
-		msg.SetContext(ctx)
-		_, err := h(msg)
-		if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Verdict.Class != classify.ClassAborted || calls != 0 || f.marksOf("s") != 1 {
-			t.Errorf("cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
+		err, _ := handle(cancelled, false)
+		failure, ok := causes.Find[*classify.Failure](err)
+		testkit.Check(t, ok && failure.Verdict.Class == classify.ClassAborted && calls == 0 && f.marksOf("s") == 1,
+			"cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
+		for i := range 40 { // what comes too late can be decided by lot
+			after, want := 30*time.Second, 15*time.Second
+			if i > 0 {
+				after, want = -time.Second, 0
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			f.leaveMarks("s", 1)
+			err, took := handle(ctx, false)
+			testkit.Check(t, err == nil && took == want, "with a deadline in %s: %v after %s", after, err, took)
+			cancel()
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		msg = newMessage("s")
-		msg.SetContext(ctx)
-		begin := time.Now()
-		if _, err := h(msg); err != nil || calls != 1 || time.Since(begin) != 15*time.Second {
-			t.Errorf("with a deadline: %v, %d calls after %s", err, calls, time.Since(begin))
-		}
-		close(release)
-		<-done
+		time.AfterFunc(time.Minute, func() { close(release) })
+		f.leaveMarks("s", 1)
+		err, took := handle(cancelled, true)
+		testkit.Check(t, err == nil && took == time.Minute && calls == 41, "acked: %v, %d calls after %s", err, calls, took)
+		synctest.Wait()
 		testkit.Check(t, l.admission.isEmpty(), "a message is left inside")
 	})
 }
@@ -165,43 +175,4 @@ func TestRoomUnderLoad(t *testing.T) {
 	if !a.isEmpty() || a.suspects.Load() != 0 || a.inside != 0 {
 		t.Errorf("left behind: %d plain, %d inside, %d in line", a.unmarked.Load(), a.inside, len(a.queue))
 	}
-}
-
-// Promise P3: a message whose handler acked it in an outer chain is still waited for.
-func TestAckedMessageWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := afterCrash(t, newFake(), options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		msg := newMessage("a")
-		msg.SetContext(ctx)
-		msg.Ack()
-		cancel()
-		calls := 0
-		h := chain.Enter(l.step)(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
-		_, err := h(msg)
-		testkit.Check(t, err == nil && calls == 1, "%v, %d calls", err, calls)
-	})
-}
-
-// Promise P3: a message that has no time left when it comes is the handler's to fail, not ours.
-func TestSuspectOutOfTime(t *testing.T) {
-	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
-		release, done := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage("o"))
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-		defer cancel()
-		for i := range 20 {
-			f.leaveMarks(fmt.Sprint(i), 1)
-			msg, calls := newMessage(fmt.Sprint(i)), 0
-			msg.SetContext(ctx)
-			_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(msg)
-			testkit.Check(t, err == nil && calls == 1, "%v, %d calls", err, calls)
-		}
-		close(release)
-		<-done
-	})
 }

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"database/sql"
 	"fmt"
-	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,11 +13,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// prepare makes the tables of a source with n messages.
-func prepare(t *testing.T, db *sql.DB, ids ...string) {
+// prepare makes the tables of a source with messages, and returns the order for its consumer.
+func prepare(t *testing.T, d databases.Database, address string, ids ...string) (*sql.DB, order) {
 	t.Helper()
+	db := d.Open(t, address)
 	for _, statement := range []string{
-		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`, `CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
+		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`,
+		`CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
 		`CREATE TABLE letters (id VARCHAR(64) NOT NULL, reason VARCHAR(64) NOT NULL)`,
 	} {
 		testkit.Must(db.Exec(statement))
@@ -27,19 +27,67 @@ func prepare(t *testing.T, db *sql.DB, ids ...string) {
 	for _, id := range ids {
 		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('` + id + `', 0)`))
 	}
+	return db, order{Driver: child.Driver(d.Name), Address: address}
 }
 
-func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
-	t.Helper()
+// The results of a run, as pairs takes them.
+const (
+	lettersByID = `SELECT id, reason FROM letters`
+	effectsByID = `SELECT id, count(*) FROM effects GROUP BY id`
+	marksByID   = `SELECT id, count(*) FROM spillway_deliveries GROUP BY id`
+	processes   = `SELECT id, node FROM spillway_processes`
+)
+
+func pairs(db *sql.DB, query string) map[string]string {
 	rows := testkit.Must(db.Query(query))
 	defer func() { _ = rows.Close() }()
 	found := map[string]string{}
 	for rows.Next() {
 		var key, value string
-		testkit.NoError(t, rows.Scan(&key, &value))
+		if err := rows.Scan(&key, &value); err != nil {
+			panic(err)
+		}
 		found[key] = value
 	}
 	return found
+}
+
+// consumer is one in a process of its own. One that lives for too long is killed: no test waits for ever.
+type consumer struct {
+	said       *bufio.Reader
+	stop, kill func()
+	wait       func() (exitCode int)
+}
+
+func (o order) start(t *testing.T) consumer {
+	t.Helper()
+	cmd := child.Command(t, o)
+	stdin, stdout := testkit.Must(cmd.StdinPipe()), testkit.Must(cmd.StdoutPipe())
+	testkit.NoError(t, cmd.Start())
+	kill := func() { _ = cmd.Process.Kill() }
+	late := time.AfterFunc(patience, kill)
+	t.Cleanup(kill)
+	return consumer{bufio.NewReader(stdout), func() { _ = stdin.Close() }, kill, func() int {
+		t.Helper()
+		_ = cmd.Wait()
+		testkit.Require(t, late.Stop(), "a consumer did not end within %s", patience)
+		return cmd.ProcessState.ExitCode()
+	}}
+}
+
+// run runs a consumer until it ends.
+func (o order) run(t *testing.T) (exitCode int) {
+	t.Helper()
+	return o.start(t).wait()
+}
+
+func (c consumer) wantLine(t *testing.T, want string) {
+	t.Helper()
+	for line := ""; line != want+"\n"; {
+		var err error
+		line, err = c.said.ReadString('\n')
+		testkit.Require(t, err == nil, "%q was not said: %v", want, err)
+	}
 }
 
 // Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all
@@ -47,57 +95,39 @@ func pairs(t *testing.T, db *sql.DB, query string) map[string]string {
 // once.
 func TestDeadlyMessages(t *testing.T) {
 	for _, d := range databases.All {
-		for name, o := range map[string]order{
-			"one": {Receiver: true, Deadly: []string{"20"}}, "two, without a receiver": {Deadly: []string{"03", "04"}},
-			"by its publisher": {Receiver: true, Deadly: []string{"20"}, Outputs: true},
-		} {
-			if d.Name != "sqlite" && name != "one" { // these differ in nothing that a database sees
+		for _, deadly := range [][]string{{"20"}, {"03", "04"}} { // the one with a receiver, the two without
+			if d.Name != "sqlite" && len(deadly) == 2 { // which differs in nothing that a database sees
 				continue
 			}
-			t.Run(d.Name+", "+name, func(t *testing.T) {
+			t.Run(fmt.Sprint(d.Name, deadly), func(t *testing.T) {
 				t.Parallel()
-				o := o
-				o.Driver, o.Address, o.Exit = drivers[d.Name], d.Create(t), true
-				db := d.Open(t, o.Address)
 				var ids []string
 				for i := range 50 {
 					ids = append(ids, fmt.Sprintf("%02d", i))
 				}
-				prepare(t, db, ids...)
-				restarts, most := 0, len(o.Deadly)*(3+1)
-				for {
-					err := child.Command(t, o).Run()
-					if err == nil {
+				db, o := prepare(t, d, d.Create(t), ids...)
+				o.Receiver, o.Deadly, o.Exit = len(deadly) == 1, deadly, true
+				most := len(deadly) * (3 + 1)
+				for restarts := 0; ; restarts++ {
+					code := o.run(t)
+					if code == 0 {
 						break
 					}
-					if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
-						t.Fatal(err)
-					}
-					if restarts++; restarts > most {
-						t.Fatalf("restarted %d times, at most %d are needed", restarts, most)
-					}
+					testkit.Require(t, code == deadlyExit && restarts < most, "end %d, of %d at most, is by exit code %d",
+						restarts+1, most, code)
 				}
-				letters := pairs(t, db, `SELECT id, reason FROM letters`)
-				if len(letters) != len(o.Deadly) || slices.ContainsFunc(o.Deadly, func(id string) bool { return letters[id] != "max_delivery_count_exceeded" }) {
-					t.Errorf("set aside: %v", letters)
-				}
-				effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`)
+				letters, effects := pairs(db, lettersByID), pairs(db, effectsByID)
+				testkit.Equal(t, "letters", len(letters), len(deadly))
 				for _, id := range ids {
-					want := "1"
-					if slices.Contains(o.Deadly, id) {
-						want = ""
-					}
-					if o.Outputs && want == "" { // its handler succeeded
-						continue
-					}
-					if got := effects[id]; got != want && (o.Receiver || got == "" || want == "") {
-						t.Errorf("%s was applied %q times", id, got)
+					if n := effects[id]; slices.Contains(deadly, id) {
+						testkit.Equal(t, id, letters[id], "max_delivery_count_exceeded")
+						testkit.Equal(t, id+": applied", n, "")
+					} else {
+						testkit.Check(t, n == "1" || n != "" && !o.Receiver, "%s was applied %q times", id, n)
 					}
 				}
-				if left := pairs(t, db, `SELECT id, count(*) FROM spillway_deliveries GROUP BY id`); len(left) > len(o.Deadly) && !o.Outputs { // a mark goes after the ack then
-					t.Errorf("marks are left: %v", left)
-				}
-				t.Logf("%d restarts", restarts)
+				left := pairs(db, marksByID)
+				testkit.Check(t, len(left) <= len(deadly), "marks are left: %v", left)
 			})
 		}
 	}
@@ -106,90 +136,49 @@ func TestDeadlyMessages(t *testing.T) {
 // Feature D10: what is left of a process after SIGKILL makes the next one mark; after an orderly end it does not.
 func TestKilledAndStopped(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db := d.Open(t, address)
-		prepare(t, db)
-		o := order{Driver: drivers[d.Name], Address: address}
+		db, o := prepare(t, d, address)
 		for _, kill := range []bool{false, true} {
-			cmd := child.Command(t, o)
-			stdin, err1 := cmd.StdinPipe()
-			stdout, err2 := cmd.StdoutPipe()
-			testkit.Require(t, err1 == nil && err2 == nil, "%v %v", err1, err2)
-			testkit.NoError(t, cmd.Start())
-			line, err := bufio.NewReader(stdout).ReadString('\n')
-			testkit.Require(t, line == "running\n", "%v %v", line, err)
+			c := o.start(t)
+			c.wantLine(t, "running")
 			if kill {
-				_ = cmd.Process.Kill()
+				c.kill()
 			}
-			_ = stdin.Close()
-			err = cmd.Wait()
-			testkit.Require(t, kill == (err != nil), "%v", err)
+			c.stop()
+			code := c.wait()
+			testkit.Require(t, kill == (code != 0), "killed: %v, exit code %d", kill, code)
 			l := newLimit(t, options{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
 			testkit.NoError(t, l.start())
-			got := l.mode.Load() == marking
-			testkit.Check(t, got == kill, "killed: %v, marking: %v", kill, got)
+			testkit.Equal(t, "it marks", l.mode.Load() == marking, kill)
 			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
-				return l.mode.Load() == quiet && len(pairs(t, db, `SELECT id, node FROM spillway_processes`)) == 1
+				return l.mode.Load() == quiet && len(pairs(db, processes)) == 1
 			})
 			testkit.NoError(t, l.end())
-			left := pairs(t, db, `SELECT id, node FROM spillway_processes`)
-			testkit.Check(t, len(left) == 0, "left behind: %v", left)
+			testkit.Equal(t, "processes left behind", len(pairs(db, processes)), 0)
 		}
 	})
 }
 
-// start starts a consumer and returns what it says, line by line.
-func (o order) start(t *testing.T) (cmd *exec.Cmd, said *bufio.Reader) {
-	t.Helper()
-	cmd = child.Command(t, o)
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	testkit.NoError(t, err)
-	deadline := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // the test does not wait for ever for what it says
-	t.Cleanup(func() {
-		deadline.Stop()
-		_ = cmd.Process.Kill()
-	})
-	return cmd, bufio.NewReader(stdout)
-}
-
-func wantLine(t *testing.T, said *bufio.Reader, want string) {
-	t.Helper()
-	for {
-		line, err := said.ReadString('\n')
-		testkit.Require(t, err == nil, "%q was not said: %v", want, err)
-		if line == want+"\n" {
-			return
-		}
-	}
-}
-
-// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked: SIGTERM, and a handler that does
-// not heed its context, and outlasts the router's CloseTimeout.
+// Feature D10, promise P3: ends in order are no deaths, while deliveries are marked, also under a handler that does not
+// heed its context, and outlasts the router's CloseTimeout.
 func TestStubbornHandler(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db := d.Open(t, address)
-		prepare(t, db, "a")
-		o := order{Driver: drivers[d.Name], Address: address, Signal: true, Stubborn: true}
-		cmd, said := o.start(t)
-		wantLine(t, said, "handling a")
-		_ = cmd.Process.Kill() // from here on deliveries are marked; this one was not
-		_ = cmd.Wait()
-		for i := range 4 {
-			cmd, said := o.start(t)
-			wantLine(t, said, "handling a")
-			marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
-			testkit.Check(t, len(marks) == 1, "the marks are %v", marks)
-			testkit.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
-			err := cmd.Wait()
-			testkit.Require(t, err == nil, "end %d: %v", i, err)
+		db, o := prepare(t, d, address, "a")
+		o.Stubborn = true
+		c := o.start(t)
+		c.wantLine(t, "handling a")
+		c.kill() // from here on deliveries are marked; this one was not
+		c.wait()
+		for range 4 {
+			c := o.start(t)
+			c.wantLine(t, "handling a")
+			testkit.Equal(t, "marks", len(pairs(db, marksByID)), 1)
+			c.stop()
+			testkit.Equal(t, "exit code", c.wait(), 0)
 		}
-		o.Signal, o.Stubborn, o.Exit = false, false, true
-		testkit.NoError(t, child.Command(t, o).Run())
-		if letters, effects := pairs(t, db, `SELECT id, reason FROM letters`), pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`); len(letters) != 0 || effects["a"] != "1" {
-			t.Errorf("letters %v, effects %v", letters, effects)
-		}
+		o.Stubborn, o.Exit = false, true
+		testkit.Equal(t, "exit code", o.run(t), 0)
+		testkit.Equal(t, "letters", len(pairs(db, lettersByID)), 0)
+		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
 	})
 }
 
@@ -197,26 +186,18 @@ func TestStubbornHandler(t *testing.T) {
 // refused it was killed as soon as its letter had its place.
 func TestRedrivenAfterKill(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db := d.Open(t, address)
-		prepare(t, db, "a")
-		o := order{Driver: drivers[d.Name], Address: address, Deadly: []string{"a"}, Exit: true}
+		db, o := prepare(t, d, address, "a")
+		o.Deadly, o.Exit = []string{"a"}, true
 		for range 4 {
-			if exit, ok := child.Command(t, o).Run().(*exec.ExitError); !ok || exit.ExitCode() != deadlyExit {
-				t.Fatal(exit)
-			}
+			testkit.Equal(t, "exit code", o.run(t), deadlyExit)
 		}
 		o.Die = true
-		if exit, ok := child.Command(t, o).Run().(*exec.ExitError); !ok || exit.Success() {
-			t.Fatal(exit)
-		}
-		letters := pairs(t, db, `SELECT id, reason FROM letters`)
-		testkit.Require(t, letters["a"] == "max_delivery_count_exceeded", "letters %v", letters)
-		marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
-		testkit.Check(t, len(marks) == 1, "the marks are %v", marks)
+		testkit.Equal(t, "exit code", o.run(t), -1)
+		testkit.Equal(t, "letter", pairs(db, lettersByID)["a"], "max_delivery_count_exceeded")
+		testkit.Equal(t, "marks", len(pairs(db, marksByID)), 1)
 		testkit.Must(db.Exec(`UPDATE todo SET done = 0`))
 		o.Deadly, o.Die, o.Redrives = nil, false, "1"
-		testkit.NoError(t, child.Command(t, o).Run())
-		effects := pairs(t, db, `SELECT id, count(*) FROM effects GROUP BY id`)
-		testkit.Check(t, effects["a"] == "1", "effects %v", effects)
+		testkit.Equal(t, "exit code", o.run(t), 0)
+		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
 	})
 }

@@ -41,8 +41,8 @@ func TestRedriven(t *testing.T) {
 	})
 }
 
-// Feature D10: messages that nothing tells apart, in flight in processes that live, are handled, all and at once. Those
-// that ended with one are counted. A key tells them apart.
+// Feature D10, promise P3: messages that nothing tells apart, in flight in processes that live, are handled, all and at
+// once, as is one whose session is lost again and again. Those that ended with one are counted. A key tells them apart.
 func TestWithoutIDs(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		afterCrash(t, f, options{})

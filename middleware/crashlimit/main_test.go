@@ -25,9 +25,6 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-// drivers are those of the databases of the kit.
-var drivers = map[string]string{"sqlite": "sqlite", "postgres": "pgx", "mariadb": "mysql"}
-
 func storeOn(t testing.TB, db *sql.DB) *Store {
 	t.Helper()
 	s := testkit.Must(NewStore(t.Context(), db, "shop"))

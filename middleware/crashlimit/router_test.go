@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -42,50 +41,6 @@ func haunted(t testing.TB, config options) *Limit {
 	return l
 }
 
-// Feature D10, promise P3: sessions that are lost, again and again, while handlers go on are no deaths: neither in one
-// process, by however many limits, nor in processes that live. Those that died are counted beside them.
-func TestLostSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // on a clock of its own: a process that a busy machine stops is taken for one that ended
-		f := newFake()
-		config := options{store: f}
-		dies := haunted(t, config)
-		l := newLimit(t, config)
-		limits := []*Limit{l}
-		for i := range 7 {
-			next := newLimit(t, config)
-			if i < 3 { // it made another router, and another limit, after it had lost its session
-				next.self = l.self
-			}
-			limits = append(limits, next)
-		}
-		for _, l := range limits {
-			testkit.NoError(t, l.start())
-		}
-		var all sync.WaitGroup
-		release := make(chan struct{})
-		hold := func(l *Limit) {
-			entered := make(chan struct{})
-			all.Go(func() {
-				_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { close(entered); <-release; return nil, nil })(newMessage("a"))
-				if err != nil {
-					t.Error(err)
-					close(entered)
-				}
-			})
-			testkit.Receive(t, "it is handled", entered)
-		}
-		hold(dies)
-		crash(dies)
-		for _, l := range limits {
-			hold(l)
-		}
-		testkit.Equal(t, "marks", f.marksOf("a"), len(limits)+1)
-		close(release)
-		all.Wait()
-		testkit.Equal(t, "marks are left", f.marksOf("a"), 0)
-	})
-}
-
 // Feature D10: a router's process is registered before its first message, and signs off after its last, which may still
 // be handled when the router closes. By default the consumer is the handler.
 func TestRouter(t *testing.T) {
@@ -93,25 +48,25 @@ func TestRouter(t *testing.T) {
 		db := d.Open(t, address)
 		l := haunted(t, options{store: storeOn(t, db)})
 		testkit.NoError(t, l.end())
-		processes := func() int { return len(pairs(t, db, `SELECT id, node FROM spillway_processes WHERE lost_at IS NULL`)) }
+		registered := func() int { return len(pairs(db, processes+` WHERE lost_at IS NULL`)) }
 		for range 2 { // one router after another
 			entered, release := make(chan struct{}), make(chan struct{})
 			router, pub := newRouter(t, l, "billing", func(*message.Message) error { close(entered); <-release; return nil })
 			ended := make(chan error, 1)
 			go func() { ended <- router.Run(context.Background()) }()
 			<-router.Running()
-			testkit.Equal(t, "not registered before the first message", processes(), 1)
+			testkit.Equal(t, "not registered before the first message", registered(), 1)
 			testkit.NoError(t, pub.Publish("orders", newMessage("a")))
 			<-entered
-			got := pairs(t, db, `SELECT consumer, id FROM spillway_deliveries`)
+			got := pairs(db, `SELECT consumer, id FROM spillway_deliveries`)
 			testkit.Check(t, len(got) == 1 && got["billing"] == "a", "the marks are %v", got)
 			closed := make(chan error, 1)
 			go func() { closed <- router.Close() }()
 			eventually(t, "the limit stops", l.closing.Load)
-			testkit.Equal(t, "signed off under a running handler", processes(), 1)
+			testkit.Equal(t, "signed off under a running handler", registered(), 1)
 			close(release)
 			testkit.NoError(t, errors.Join(<-closed, <-ended))
-			if n := processes(); n != 0 || len(pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
+			if n := registered(); n != 0 || len(pairs(db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
 				t.Errorf("%d processes are left after an orderly end", n)
 			}
 		}
@@ -145,10 +100,10 @@ func TestAroundAReceiver(t *testing.T) {
 					})
 				}
 				all.Wait()
-				if keys := pairs(t, db, `SELECT id, consumer FROM spillway_keys`); len(keys) != at1*(round+1) {
+				if keys := pairs(db, `SELECT id, consumer FROM spillway_keys`); len(keys) != at1*(round+1) {
 					t.Errorf("%d were applied in %d rounds", len(keys), round+1)
 				}
-				marks := pairs(t, db, `SELECT id, consumer FROM spillway_deliveries`)
+				marks := pairs(db, `SELECT id, consumer FROM spillway_deliveries`)
 				if len(marks) == 0 && !l.outage.lasts() {
 					return
 				}
@@ -177,7 +132,7 @@ func TestDatabaseCutOff(t *testing.T) {
 					store.timeout = statementTimeout
 				}
 				l := haunted(t, options{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
-				marks := func() int { return len(pairs(t, observer, `SELECT id, consumer FROM spillway_deliveries`)) }
+				marks := func() int { return len(pairs(observer, `SELECT id, consumer FROM spillway_deliveries`)) }
 				marked := 0
 				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })
 				handle := func(id string) {

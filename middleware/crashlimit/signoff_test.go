@@ -43,46 +43,6 @@ func TestOrderlyEndLeavesNoMarks(t *testing.T) {
 	})
 }
 
-// Feature D10: the last message signs off, when the end came while it was handled, and what comes later registers
-// again.
-func TestSignOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, mode := range []string{"quiet", "marking"} {
-			f := newFake()
-			own := 0
-			l := newLimit(t, options{store: f})
-			if mode == "marking" {
-				crash(started(t, f, options{}))
-				own = 1
-			}
-			processes := func() int { return f.count(func() int { return len(f.processes) }) - own }
-			release := make(chan struct{})
-			var all sync.WaitGroup
-			for _, id := range []string{"a", "b"} {
-				all.Go(func() {
-					_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) { <-release; return nil, nil })(newMessage(id))
-				})
-			}
-			synctest.Wait()
-			err := l.end()
-			testkit.Check(t, err == nil && processes() == 1, "%s: signed off under running handlers: %v", mode, err)
-			release <- struct{}{}
-			synctest.Wait()
-			testkit.Equal(t, mode+": signed off before the last message returned", processes(), 1)
-			release <- struct{}{}
-			all.Wait()
-			testkit.Equal(t, mode+": the last message did not sign off", processes(), 0)
-			_, _ = l.Middleware(func(*message.Message) ([]*message.Message, error) {
-				testkit.Equal(t, mode+": a late message is not registered", processes(), 1)
-				return nil, nil
-			})(newMessage("late"))
-			err = l.end()
-			testkit.Check(t, err == nil && processes() == 0, "%s: not signed off again: %v", mode, err)
-			f.set(func() { f.processes = map[string]*fakeProcess{} })
-		}
-	})
-}
-
 // Feature D10: a sign-off that fails is an error.
 func TestSignOffFails(t *testing.T) {
 	begins(t, options{}, func(t *testing.T, f *fake, l *Limit) {

@@ -1,16 +1,13 @@
 package crashlimit
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -135,62 +132,6 @@ func testSweep(t *testing.T, db *sql.DB) {
 	var left int
 	err := db.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&left)
 	testkit.Check(t, err == nil && left == 0, "%d marks are left: %v", left, err)
-}
-
-// Feature D10: ten processes that begin at once make the tables once, and all register.
-func TestStore_tenAtOnce(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		start := make(chan struct{})
-		var all sync.WaitGroup
-		limits := make([]*Limit, 10)
-		for i := range limits {
-			db := d.Open(t, address)
-			all.Go(func() {
-				<-start
-				var err error
-				if limits[i], err = build(options{store: storeOn(t, db), quietAfter: 3 * time.Second, within: patience, Config: Config{Heartbeat: 300 * time.Millisecond}}); err == nil {
-					err = limits[i].start()
-				}
-				testkit.Is(t, err, nil)
-			})
-		}
-		close(start)
-		all.Wait()
-		if t.Failed() {
-			return
-		}
-		var n int
-		err := d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n)
-		testkit.Check(t, err == nil && n == 10, "%d processes are registered: %v", n, err)
-		eventually(t, "all proved that they live", func() bool {
-			return !slices.ContainsFunc(limits, func(l *Limit) bool { return l.mode.Load() != quiet })
-		})
-		for _, l := range limits {
-			all.Go(func() {
-				testkit.Is(t, l.end(), nil)
-			})
-		}
-		all.Wait()
-		err = d.Open(t, address).QueryRow(`SELECT count(*) FROM spillway_processes`).Scan(&n)
-		testkit.Check(t, err == nil && n == 0, "%d processes did not sign off: %v", n, err)
-	})
-}
-
-type locking struct {
-	chain.Claim
-	db *sql.DB
-}
-
-func (l locking) Locks(db *sql.DB) bool { return l.db == db }
-
-// Feature D10: inside of a claim that holds the database, the store is not waited for.
-func TestStore_within(t *testing.T) {
-	d := databases.SQLite
-	db := d.Open(t, d.Create(t))
-	s := storeOn(t, db)
-	if s.within(t.Context()) || !s.within(chain.WithClaim(t.Context(), locking{db: db})) || s.within(chain.WithClaim(context.Background(), locking{})) {
-		t.Error("claims are not told apart")
-	}
 }
 
 // Feature D10, promise P1: a store without a database, or on a server without a service, is an error that says what to
