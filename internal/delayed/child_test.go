@@ -36,13 +36,13 @@ func (o order) relay() error {
 			child.Kill()
 		}
 	}
-	relay := testkit.Must(NewRelay(store, sinkFunc(func(messages ...*message.Message) error {
+	relay := testkit.Must(NewRelay(store, &outbox{before: func(_ string, messages []*message.Message) error {
 		if calls++; calls > 1 {
 			kill(killDeleted)
 		}
 		kill(killTaken)
-		return store.note(messages)
-	}), RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
+		return store.note("", messages)
+	}}, RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
 		OnMoved: func(context.Context, Moved) { kill(killPublished) },
 	}))
 	ctx, stop := child.Context()
@@ -51,20 +51,13 @@ func (o order) relay() error {
 }
 
 // note writes down what is published.
-func (s *Store) note(messages []*message.Message) (err error) {
+func (s *Store) note(_ string, messages []*message.Message) (err error) {
 	for _, msg := range messages {
 		_, also := s.db.Exec(context.Background(), s.db.Statement(`INSERT INTO published (id) VALUES (?)`), msg.UUID)
 		err = errors.Join(err, also)
 	}
 	return err
 }
-
-// sinkFunc is a publisher.
-type sinkFunc func(...*message.Message) error
-
-func (sinkFunc) Close() error { return nil }
-
-func (f sinkFunc) Publish(_ string, messages ...*message.Message) error { return f(messages...) }
 
 // Whenever a relay is killed: nothing is lost, and only what was in hand is published again.
 func TestKilled(t *testing.T) {
@@ -83,7 +76,7 @@ func TestKilled(t *testing.T) {
 			inTime.Stop()
 			testkit.Require(t, err != nil, "the relay was not killed %s", o.Kill)
 		}
-		start(t, s, sinkFunc(func(messages ...*message.Message) error { return s.note(messages) }), RelayConfig{})
+		start(t, s, &outbox{before: s.note}, RelayConfig{})
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		var all, different int
 		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*), COUNT(DISTINCT id) FROM published`).Scan(&all, &different))

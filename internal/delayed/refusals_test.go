@@ -54,13 +54,17 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// One message that is refused, for its size or otherwise, does not stop those behind it, also not those of its own
-// call.
+// One message that is refused, for its size or otherwise, or cannot be read, does not stop those behind it, also not
+// those of its own call.
 func TestPoisoned(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge} {
+		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge, nil} {
 			s := newStore(t, d, address)
 			fill(t, s, "orders", 100)
+			if refusal == nil {
+				damage := s.db.Statement(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5 WHERE id = ?`)
+				testkit.Must(s.db.DB().Exec(damage, []byte(numberedID(50))))
+			}
 			out := &outbox{before: func(_ string, messages []*message.Message) error {
 				for _, msg := range messages {
 					if msg.UUID == numberedID(50) {
@@ -76,7 +80,7 @@ func TestPoisoned(t *testing.T) {
 			testkit.Check(t, len(found) == 99 && found[numberedID(50)] == 0, "%d are published", len(found))
 			var failures int
 			err := s.db.DB().QueryRow(`SELECT failures FROM spillway_delayed`).Scan(&failures)
-			testkit.Check(t, err == nil && failures >= 1, "%v %v", failures, err)
+			testkit.Check(t, err == nil && failures != 0, "%v %v", failures, err)
 			testkit.Must(s.db.DB().Exec(`DELETE FROM spillway_delayed`))
 		}
 	})
@@ -102,19 +106,6 @@ func TestGiveUpByRule(t *testing.T) {
 	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
 		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
 	}
-}
-
-// A row that cannot be read is put off, and does not stop others.
-func TestDamaged(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
-		put(t, s, "orders", newMessage(numberedID(0)), 0)
-		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5`))
-		put(t, s, "orders", newMessage(numberedID(1)), 0)
-		out := &outbox{}
-		start(t, s, out, RelayConfig{})
-		eventually(t, "the other one is published", func() bool { return len(out.all()) == 1 && kept(t, s) == 1 })
-	})
 }
 
 // A database that fails is asked again, and what was published is deleted before anything else is taken.

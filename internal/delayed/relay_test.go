@@ -87,8 +87,7 @@ func TestOtherToken(t *testing.T) {
 		put(t, s, "orders", newMessage("1"), 0)
 		var b batch
 		eventually(t, "it is due", func() bool {
-			b = testkit.Must(s.take(ctx, 1, time.Hour,
-				front))
+			b = testkit.Must(s.take(ctx, 1, time.Hour, front))
 			return len(b.rows) == 1
 		})
 		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = 7`))
@@ -176,21 +175,16 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// What another process put is found by a look.
-func TestPoll(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s, out := newStore(t, d, address), &outbox{}
-		start(t, s, out, RelayConfig{Poll: 20 * time.Millisecond})
-		put(t, newStore(t, d, address), "orders", newMessage("1"), 30*time.Millisecond)
-		eventually(t, "it is published", func() bool { return len(out.all()) == 1 })
-	})
-}
-
-// The relay lives as long as the handlers of its router.
+// The relay lives as long as the handlers of its router. A hook that panics or ends its goroutine is contained.
 func TestPlugin(t *testing.T) {
 	d := databases.SQLite
 	s, out := newStore(t, d, d.Create(t)), &outbox{}
-	relay := testkit.Must(NewRelay(s, out, RelayConfig{}))
+	relay := testkit.Must(NewRelay(s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
+		if m.ID == numberedID(0) {
+			panic("hook")
+		}
+		runtime.Goexit()
+	}}))
 	for i := range 2 {
 		channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
@@ -204,21 +198,5 @@ func TestPlugin(t *testing.T) {
 		testkit.NoError(t, errors.Join(router.Close(), <-done))
 		testkit.Equal(t, "the relay runs on", len(s.alarms.all), 0)
 	}
-}
-
-// A hook that panics or ends its goroutine is contained.
-func TestOnMoved(t *testing.T) {
-	d := databases.SQLite
-	s, out := newStore(t, d, d.Create(t)), &outbox{}
-	for i := range 2 {
-		put(t, s, fmt.Sprint(i), newMessage(numberedID(i)), 0)
-	}
-	start(t, s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
-		if m.Topic == "0" {
-			panic("hook")
-		}
-		runtime.Goexit()
-	}})
-	eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
-	wantOnce(t, out.ids(), 2)
+	testkit.Check(t, kept(t, s) == 0 && len(out.all()) == 2, "%d are kept, published %v", kept(t, s), out.ids())
 }
