@@ -39,31 +39,29 @@
 //
 // # The rules
 //
-// TestModel plays the protocol among rebalances, crashes, stopped processes, resets of the offset and lost answers,
-// TestModelOnTables with the real tables. A switch of world_test.go breaks a rule, and TestModelFindsFaults requires a
-// violation. The switches are in brackets.
+// TestModel plays the protocol with the real tables, among rebalances, crashes, stopped processes, resets of the offset
+// and lost answers. A switch of world_test.go breaks a rule, and TestModelFindsFaults requires a violation. The switches
+// are in brackets.
 //
 //   - Take over: the new owner reads first the source's position, then what is parked, from the primary
-//     (loadBeforeFetch, unfetchedDrain).
-//   - Live message: if its sequence is parked, it is appended. Otherwise its key is claimed (counted).
+//     (unfetchedDrain).
+//   - Live message: if its sequence is parked, it is appended. Otherwise its key is claimed.
 //   - Append, park: a row with these coordinates and this fingerprint is not written twice. The lane waits for the
 //     commit (parkLater).
-//   - Drain: the first row, by the same handler. A hold counts only while its message is unsettled and undecided
-//     (trustHeld, holdDecided).
+//   - Drain: the first row, by the same handler. A hold counts only while its message is unsettled and undecided.
 //   - End of a drain: publish the outputs, then delete the row, by coordinates and never as "the first"
-//     (deleteWithEffect, deleteHead).
+//     (deleteWithEffect).
 //   - Lane: it goes on after the outputs, or after the settled row (laneEndsEarly, settleLater).
-//   - Letter: it leaves a settled row. If its message was applied, the recorded outputs are published (noTrace,
-//     settleForgets).
+//   - Letter: it leaves a settled row. If its message was applied, the recorded outputs are published (noTrace).
 //   - Commit of an offset: behind it, everything is settled with its outputs published, or parked (commitTooFar).
 //   - Take from the source: not while as much is parked as may be. The source waits, and no lane (capInLane,
 //     capOvertakes).
-//   - Decide: a person writes on the row that the person saw, once (decideHead).
+//   - Decide: a person writes on the row that the person saw, once.
 //   - Carry out: the owner does, in the message's lane. Release: drain. Skip: the letter, then as any letter. Discard:
-//     settle. The row goes last (deleteDecided).
+//     settle. The row goes last.
 //   - Redrive: it writes nothing beforehand. A key that is settled without an effect absorbs deliveries up to its
-//     offset and redrive count (redriveFreesKey).
-//   - Purge: after the retention. The keys of parked messages stay (shortRetention, purgeParked).
+//     offset and redrive count.
+//   - Purge: after the retention. The keys of parked messages stay (shortRetention).
 //   - Erasure: settle, then delete. It waits while the key is claimed.
 //   - Deploy: Kafka admits no member without parking while others are there (mixedVersions).
 //

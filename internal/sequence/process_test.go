@@ -58,9 +58,6 @@ func (p *process) step() {
 	switch {
 	case p.stopped:
 		return
-	case w.broken == loadBeforeFetch && !p.loaded:
-		p.load()
-		return
 	case p.generation == 0 && p.knows && w.choose(3) == 0: // it stands by, and drains all the same
 		key := keys[w.choose(len(keys)):][:1]
 		p.waiting[key] = true
@@ -171,7 +168,7 @@ func (p *process) begin(key string, l *lane) {
 	if p.knows && p.waiting[key] && (len(l.queue) == 0 || w.choose(2) == 0) {
 		head, ok := w.store.Head(key)
 		switch {
-		case !ok && w.broken != counted:
+		case !ok:
 			p.waiting[key] = false
 		case ok && !head.held:
 			l.now = &delivery{message: head.message, drained: true}
@@ -233,7 +230,7 @@ func (p *process) run(l *lane, d *delivery) (ended bool) {
 		}
 	case settle:
 		switch found := w.store.Settle(d.message); {
-		case found == applied && w.broken != settleForgets: // by a stopped process, which may not have published
+		case found == applied: // by a stopped process, which may not have published
 			d.at = publish
 		case found != busy:
 			d.at = finish

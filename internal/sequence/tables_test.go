@@ -18,8 +18,31 @@ import (
 
 var source = sequence.Source{Group: "shop", Topic: "orders", Partition: 3}
 
+// message is one delivery of the source. A redrive is another one, with the same id and a higher offset.
+type message struct {
+	id, key string
+	offset  int
+}
+
+// state is what a claim finds.
+type state int
+
+const (
+	entered state = iota // the claim is the caller's
+	busy                 // another transaction holds the key
+	applied              // settled with an effect
+	settled              // settled without one
+)
+
+// parked is the first message of a sequence that waits.
+type parked struct {
+	message
+	held    bool // until a person decides
+	decided sequence.Decision
+}
+
 // tables is the store of the model in a SQLite file. SQLite has one writer: while a claim is open, everything else that
-// writes is told to come again.
+// writes is told to come again: Settle by busy, and the others by false.
 type tables struct {
 	db     *sql.DB
 	on     *database.Database
@@ -193,18 +216,4 @@ func (s *tables) Purge(id string) bool {
 		_, again := s.db.Exec(`UPDATE spillway_keys SET applied_at = 3 WHERE applied_at = 1`)
 		return errors.Join(err, again)
 	})
-}
-
-// The protocol holds with the tables, too. SPILLWAY_CHAOS makes the runs more.
-func TestModelOnTables(t *testing.T) {
-	s := newTables(t)
-	holds(t, 40, func() store { return s.empty() })
-}
-
-// The model can fail with the tables, too.
-func TestModelOnTablesFindsFaults(t *testing.T) {
-	s := newTables(t)
-	for broken, seed := range map[fault]uint64{commitTooFar: 12, parkLater: 44, noTrace: 28, settleLater: 2076, mixedVersions: 2564} {
-		finds(t, broken, seed, 100, func() store { return s.empty() })
-	}
 }
