@@ -257,7 +257,7 @@ func (w *world) calm() {
 			w.crash(w.processes[0])
 		}
 		w.start()
-		for n := 0; n < 1500 && w.violated == "" && !w.idle(); n++ {
+		for n := 0; n < 800 && w.violated == "" && !w.idle(); n++ {
 			w.stepCalmly()
 		}
 	}
