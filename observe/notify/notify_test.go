@@ -168,10 +168,6 @@ func stars(t *testing.T) *privacy.Redactor {
 	return r
 }
 
-func observing(t *testing.T) *notify.Notifier {
-	return testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}}))
-}
-
 // Feature O4: a Notifier that no channel has is silently dead, and two channels need two: both are errors with a sentence.
 func TestObserves(t *testing.T) {
 	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{(&inbox{}).sink}}))

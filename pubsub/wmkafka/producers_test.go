@@ -51,7 +51,8 @@ func TestProducerPerTopic(t *testing.T) {
 	}
 	testkit.Equal(t, "producers", pub.own(), 3)
 	other := c.publisher(PublisherConfig{ProducerPerTopic: true}).producers
-	testkit.Check(t, other.begin(c.topic) == other.begin(c.topic), "a topic's producer was opened twice") // by two at once
+	first := other.begin(c.topic)
+	testkit.Check(t, first == other.begin(c.topic), "a topic's producer was opened twice") // by two at once
 	plain := c.publisher(PublisherConfig{})
 	testkit.NoError(t, plain.Publish(topics[0], message.NewMessage("", nil)))
 	testkit.Equal(t, "producers that were not asked for", plain.own(), 0)
