@@ -107,21 +107,6 @@ func testDrain_allowList(t *testing.T, on database) {
 	testkit.Check(t, r.Redriven == 2 && r.Refused == 0, "%+v", r)
 }
 
-// Promise P6: the report names the topics with the most letters, however many there are.
-func TestDrain_manyTopicsRefused(t *testing.T) {
-	store := sqliteFile.NewStore(t)
-	var all []*message.Message
-	for i := range 30 {
-		for j := range i + 1 {
-			all = append(all, letter(fmt.Sprint(i, j), "a", from(fmt.Sprint("topic-", i))))
-		}
-	}
-	publish(t, store, "orders.dlq", all...)
-	r := drain(t, store, &outbox{}, orders)
-	testkit.Check(t, r.Refused == 465 && len(r.RefusedTopics) == 20 && r.RefusedTopics["topic-29"] == 30 &&
-		r.RefusedTopics["topic-10"] == 11, "%+v", r)
-}
-
 // Feature V3, promise P6: a letter that came back as often as is allowed is quarantined; counts that cannot be are 0.
 func TestDrain_maxRedrives(t *testing.T) {
 	store, out := sqliteFile.NewStore(t), &outbox{}

@@ -122,18 +122,6 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// A file of the configuration has what no flag and no variable has.
-func TestConfigFile(t *testing.T) {
-	s := newShop(t, incident()...)
-	file := t.TempDir() + "/redrive.conf"
-	testkit.NoError(t, os.WriteFile(file, []byte("# of the shop\ndb = "+s.url+"\nservice=shop\n"), 0o600))
-	s.env = []string{"SPILLWAY_CONFIG=" + file}
-	s.pipe("list").wants(t, 0, "id-0")
-	s.pipe("list", "--service", "other").wants(t, 3) // a flag is stronger
-	testkit.NoError(t, os.WriteFile(file, []byte("database = x\n"), 0o600))
-	s.pipe("list").wants(t, 2, "line 1")
-}
-
 // Manual pages and completions are there for those who package the command.
 func TestManualAndCompletion(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()

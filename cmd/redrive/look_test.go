@@ -84,23 +84,6 @@ func TestColour(t *testing.T) {
 	testkit.Check(t, !painted(s.terminal(80, "", "causes").out), "a dumb terminal gets colour")
 }
 
-// Feature V10: on a terminal of 80 columns the ids of letters are whole, causes say when and where, and help names no
-// default twice.
-func TestNarrow(t *testing.T) {
-	ids := []string{"0195f6f2-0000-7000-8000-000000000001", "0195f6f2-0000-7000-8000-000000000002"}
-	s := newShop(t, letter(ids[0], "{}"), letter(ids[1], "{}"))
-	list := s.terminal(80, "", "list", "--color", "never").out
-	for _, id := range ids {
-		testkit.Check(t, strings.Contains(list, id), "the id %s is cut:\n%s", id, list)
-	}
-	causes := s.terminal(80, "", "causes", "--color", "never").out
-	for _, want := range []string{" LAST ", "02-29 12:00:01", "HANDLER", "billing"} {
-		testkit.Check(t, strings.Contains(causes, want), "causes does not show %q:\n%s", want, causes)
-	}
-	help := s.terminal(80, "", "list", "--help").out
-	testkit.Check(t, !strings.Contains(help, "[]") && strings.Count(help, "(default waiting)") == 1, "%v", help)
-}
-
 // leaky is a shop with one letter of secrets, as an unmasked queue of another service would have stored it, and rules
 // for them.
 func leaky(t *testing.T) *shop {

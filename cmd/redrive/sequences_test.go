@@ -15,30 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature R13, conventions: keys whose messages wait are listed, those with the most first, and say nothing that a
-// terminal obeys.
-func TestSequences(t *testing.T) {
-	s := newShop(t)
-	none := s.pipe("sequences")
-	testkit.Check(t, none.code == 0 && none.out == "" && strings.Contains(none.err, "no messages of shop wait"),
-		"without the table: %+v", none)
-	s.park("customer-7", "\x1b[31m", "customer-7", "", "customer-7")
-	var got []sequence.Parked
-	for line := range strings.Lines(s.pipe("sequences", "--json").out) {
-		var p sequence.Parked
-		testkit.NoError(t, json.Unmarshal([]byte(line), &p))
-		got = append(got, p)
-	}
-	testkit.Check(t, len(got) == 3 && *got[0].Key == "customer-7" && got[0].Messages == 3 && got[0].Position == 0 &&
-		!got[0].Late && got[2].Late, "%+v", got)
-	out := s.terminal(100, "", "sequences", "--color", "never").out
-	obeyed(t, "sequences", out)
-	lines := strings.Split(out, "\n")
-	testkit.Check(t, len(lines) >= 4 && strings.Contains(lines[1], "customer-7") && strings.Contains(lines[3], "late"),
-		"%v", out)
-	s.pipe("sequences", "--limit", "1").wants(t, 0, "--limit 10 shows more")
-}
-
 // park parks a message of each key, and holds those whose key says so. Those without a key are late.
 func (s *shop) park(keys ...string) {
 	s.t.Helper()
@@ -102,7 +78,10 @@ func testDecide(t *testing.T, s *shop) {
 	testkit.Check(t, strings.Count(audit, "\n") == 3 &&
 		strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7"`) &&
 		strings.Contains(audit, `"detail":"skip of orders/3 at 0"`), "the record says %s", audit)
-	s.terminal(120, "", "sequences", "list", "--color", "never").wants(t, 0, "skip", "discard")
+	list := s.terminal(120, "", "sequences", "list", "--color", "never")
+	obeyed(t, "sequences", list.out)
+	list.wants(t, 0, "skip", "discard")
+	s.pipe("sequences", "--limit", "1").wants(t, 0, "--limit 10 shows more")
 }
 
 // Features V10, V14: the command lists the policies of a service, freezes and thaws one or all, and releases a cause that

@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // The version says which release the command is of, without a database: it must be that of the service.
@@ -107,29 +106,6 @@ func testReasonThatChooses(t *testing.T, s *shop) {
 	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
-// Promise P6: of services that have one table, each finds its own letters, and a name that is misspelt finds the names
-// that there are. A file of SQLite can have letters of no service.
-func TestServicesOfOneTable(t *testing.T) {
-	s := newShop(t, letter("of-shop", "{}"))
-	for _, name := range []string{"billing", "zoo", ""} {
-		store, err := letters.NewStore(t.Context(), s.db, settings.Shared{Service: name})
-		if err == nil {
-			err = store.Publish("orders.dlq", letter("of-"+name, "{}"))
-		}
-		testkit.NoError(t, err)
-	}
-	for _, name := range []string{"billing", "zoo", "", "shop"} {
-		listed := s.pipe("list", "--service", name)
-		testkit.Check(t, listed.code == 0 && strings.Count(listed.out, "\n") == 1 &&
-			strings.Contains(listed.out, "\tof-"+name+"\t"),
-			"--service %s: exit %d: %s%s", name, listed.code, listed.out, listed.err)
-	}
-	s.steps([]step{
-		{3, "these services have: billing, shop, zoo\n", []string{"list", "--service", "shpo"}},
-		{0, "discarded 1 letter", []string{"discard", "--service", "zoo", "--all", "--reason", "closed", "--yes"}},
-	})
-}
-
 // Promise P6: behind a pooler in transaction mode, the command lists letters each time, with an address that says
 // nothing of it.
 func TestPooler(t *testing.T) {
@@ -201,6 +177,7 @@ func TestContexts(t *testing.T) {
 		{0, "no letter is", []string{"list", "--context", "there"}},
 		{2, `use one of here, neither, prod, there`, []string{"list", "--context", "nowhere"}},
 		{2, "has neither url nor db", []string{"list", "--context", "neither"}},
+		{2, "line 1", []string{"list", "--config", write("wrong.conf", "database = x\n")}},
 		{2, "give one", []string{"list", "--context", "here", "--db", s.url}},
 		{2, "give one", []string{"list", "--url", url, "--db", s.url}},
 		{2, "the API knows who you are", []string{"list", "--context", "prod", "--by", "bob"}},

@@ -48,27 +48,6 @@ func TestStart_once(t *testing.T) {
 	})
 }
 
-// Feature V7: an id that no record can keep, or that could be guessed by accident, is refused.
-func TestStart_id(t *testing.T) {
-	all := open(t, fixture.SQLite.NewStore(t), config)
-	for _, id := range []string{"short", strings.Repeat("x", 65), "9f3a12bc-0000-4000-8000-00000000000'", "9f3a12bc-0000-4000-8000-\x00000000000"} {
-		r := request
-		r.ID = id
-		_, err := all.Start(t.Context(), r)
-		testkit.Check(t, errors.Is(err, campaigns.ErrRequest) && strings.Contains(err.Error(), "Request.ID"),
-			"%q: %v", id, err)
-	}
-	const id = "9f3a12bc-0000-4000-8000-000000000001"
-	for name, err := range map[string]error{
-		"no reason": second(all.Pause(t.Context(), id, campaigns.Act{By: "ann"})), "a rate": second(all.SetRate(t.Context(), id, -1, act)),
-		"no name": second(all.Start(t.Context(), campaigns.Request{})), "a topic": second(all.Start(t.Context(), campaigns.Request{To: "other", Act: act})),
-	} {
-		testkit.Check(t, errors.Is(err, campaigns.ErrRequest), "%s: %v", name, err)
-	}
-}
-
-func second(_ campaigns.Campaign, err error) error { return err }
-
 // Feature V6: a payload is replaced as a whole, of one letter, and the record has it. The other edits come behind it.
 func TestEdit_payload(t *testing.T) {
 	store, all := stored(t, fixture.SQLite, config,

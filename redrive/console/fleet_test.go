@@ -98,29 +98,6 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Feature V11: a service whose database hangs beyond the time of the page hides no other, and is not asked again while
-// it does.
-func TestFleetWithOneThatHangs(t *testing.T) {
-	hangs, db := onFlaky(t)
-	f := fleetOf(t, map[string]*bench{"orders": newBench(t), "hangs": hangs})
-	f.benches["orders"].fill(1, 4)
-	var calls atomic.Int32
-	release := make(chan struct{})
-	hang := func() error { calls.Add(1); <-release; return nil } // whatever the context says
-	db.fault.Store(&hang)
-	f.fleet.timeout = time.Second
-	testkit.Eventually(t, "a page came while the database hangs", func() bool { f.get("/"); return calls.Load() == 1 })
-	f.fleet.timeout = time.Minute
-	const row = `href="./s/orders/letters">4</a>`
-	for range 5 {
-		f.get("/").want(t, http.StatusOK, row, "An earlier look at this service has no answer yet.")
-	}
-	testkit.Equal(t, "calls that hang", calls.Load(), int32(1))
-	db.fault.Store(nil)
-	close(release)
-	testkit.Eventually(t, "it is back", func() bool { return strings.Contains(f.get("/").body, `href="./s/hangs/letters">0</a>`) })
-}
-
 // Feature V11: no right is carried from one service of a fleet to another, on pages and over the API. A page of another
 // site changes nothing. What the fleet itself has is in its table.
 func TestFleetRights(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -164,16 +163,6 @@ func TestLetterSealed(t *testing.T) {
 		b.get("/letters/1").want(t, http.StatusOK, c.say, "2026-a")
 		b.get("/letters/1/payload").want(t, c.file)
 	}
-}
-
-// Feature V11: an erased letter has no payload to show, and its page says so.
-func TestLetterErased(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", "of ann"))
-	testkit.Must(b.store.Inside().Erase(t.Context(), letters.Filter{IDs: []string{"id-1"}}, letters.Act{By: "ann", Reason: "asked"}, inside.EraseOptions{}))
-	b.get("/letters/1").want(t, http.StatusOK, "were erased")
-	b.get("/letters/1/payload").want(t, http.StatusGone)
-	b.get("/letters/1/json").want(t, http.StatusOK)
 }
 
 // The line for a shell holds nothing that a shell would run.

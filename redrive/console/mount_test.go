@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Feature V11: under any prefix, and behind a proxy that adds or removes one, each link of each page leads to a page.
@@ -118,49 +117,6 @@ func TestPagesAreSmall(t *testing.T) {
 	b.get("/static/..%2fconsole.go").want(t, http.StatusNotFound)
 }
 
-// Feature V11: the moving part of a page comes alone, and not again if it is the same.
-func TestLivePart(t *testing.T) {
-	b := newBench(t)
-	b.fill(3, 30)
-	ask := func(tag string) page {
-		return b.get("/causes", func(r *http.Request) {
-			r.Header.Set("Spillway-Live", "1")
-			r.Header.Set("If-None-Match", tag)
-		})
-	}
-	p := ask("")
-	p.want(t, http.StatusOK, "<table").wantNot(t, "<html")
-	testkit.Equal(t, "the part again", ask(p.Header.Get("ETag")).want(t, http.StatusNotModified).body, "")
-	b.fill(4, 3)
-	testkit.Check(t, ask(p.Header.Get("ETag")).StatusCode == http.StatusOK, "letters came, and the part is the same")
-}
-
-// Feature V11: the overview has the numbers, the causes of the last hour and what was done.
-func TestOverview(t *testing.T) {
-	b := newBench(t)
-	b.get("/").want(t, http.StatusOK, "no letter waits", "No letter arrived in the last hour.")
-	b.fill(1, 1312)
-	b.get("/").want(t, http.StatusOK, ">1,312</a>", "no_such_customer", "<svg", `href="./letters?cause=`)
-}
-
-// What one person did to many letters at once is one line of the overview.
-func TestOverviewFoldsEvents(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 300)
-	show := func(by string, n int) {
-		var seqs []int64
-		for i := range n {
-			seqs = append(seqs, int64(i+1))
-		}
-		testkit.Must(b.store.Inside().Record(t.Context(), nil, string(letters.EventShown), letters.Act{By: by, Reason: "look"}, seqs...))
-	}
-	show("bob", 300)
-	show("ann", 3)
-	p := b.get("/")
-	p.want(t, http.StatusOK, say("%s letter|%s letters", 3), say("%s letter or more|%s letters or more", 197))
-	testkit.Equal(t, "lines", strings.Count(p.body, "<bdi>look</bdi>"), 2)
-}
-
 // Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and
 // the log has the error. So it is with a guard that is nil, and with a logger that panics.
 func TestGivenFunctionsFail(t *testing.T) {
@@ -192,15 +148,3 @@ func TestGivenFunctionsFail(t *testing.T) {
 type burning struct{ watermill.NopLogger }
 
 func (burning) Error(string, error, watermill.LogFields) { panic("the logger is on fire") }
-
-// Numbers are grouped, and the first one chooses between the forms.
-func TestNumbersInWords(t *testing.T) {
-	for want, got := range map[string]string{
-		"1 letter": lettersOf(1), "1,312 letters": lettersOf(1312), "0 letters": lettersOf(0),
-		"-1,234,567": grouped(-1_234_567), "999": grouped(999), "1,000": grouped(1000),
-		"1 byte": size(1), "1.0 KiB": size(1024), "10.0 MiB": size(10 << 20), "2.0 GiB": size(2 << 30),
-		"in the future": age(-1), "less than a minute": age(1), "1 min": age(90e9), "47 hours": age(47 * 3600e9), "2 days": age(50 * 3600e9),
-	} {
-		testkit.Check(t, got == want, "%q, want %q", got, want)
-	}
-}

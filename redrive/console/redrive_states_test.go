@@ -39,34 +39,6 @@ func TestSelectionOfAllStates(t *testing.T) {
 	testkit.Returns(t, 12)(b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}))
 }
 
-// Feature V11: the page of a campaign says which letters it chose.
-func TestCampaignSaysItsSelection(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 20)
-	start := func(query string) page {
-		return b.get(b.post("/redrive", with(b.get("/redrive?"+query).fields(t), "reason", "INC-7", "do", "start")).goes(t, "campaigns/"))
-	}
-	n, err := b.store.Count(t.Context(), letters.Filter{Handlers: []string{"shipping"}})
-	testkit.Require(t, err == nil && n != 0, "%d letters of shipping: %v", n, err)
-	start(operate.Selection{Filter: letters.Filter{Handlers: []string{"shipping"}, MaxSeq: 20}, Number: n}.Values().Encode()).
-		want(t, http.StatusOK, "Handler"+": shipping", say("up to letter %s", 20))
-	first, err := b.store.Heads(t.Context(), letters.Filter{Handlers: []string{"billing"}, Limit: 1})
-	testkit.Require(t, err == nil && len(first) != 0, "%v letters: %v", first, err)
-	start(operate.Selection{Seqs: []int64{first[0].Seq}}.Values().Encode()).want(t, http.StatusOK, say("%s letter, chosen one by one|%s letters, chosen one by one", 1))
-}
-
-func TestNumbersAsTyped(t *testing.T) {
-	for typed, want := range map[string]string{"1500": "1500", "1,500": "1500", "12,345.5": "12345.5", "1,5": "1,5", "1.000,5": "1.000,5", "1,50": "1,50", ",5": ",5"} {
-		got := ungrouped(typed)
-		testkit.Check(t, got == want, "%q became %q, want %q", typed, got, want)
-	}
-	b := newBench(t)
-	b.fill(1, 5)
-	form := with(b.get("/redrive?"+b.everything()).fields(t), "reason", "INC-7", "do", "start", "rate", "1,5")
-	b.post("/redrive", form).want(t, http.StatusBadRequest, "Letters a second")
-	testkit.Check(t, len(b.all()) == 0, "a campaign began at a rate that its form did not mean")
-}
-
 // Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be
 // done with it.
 func TestDiscardedAreNotRedriven(t *testing.T) {

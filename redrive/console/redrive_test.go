@@ -124,6 +124,7 @@ func TestRedrive_refused(t *testing.T) {
 		"The reason is empty":                         {"reason", "  "},
 		"is no number from 0 on":                      {"rate", "fast"},
 		"it must be 0.001 to 1000000":                 {"rate", "0.0001"},
+		"&#34;1,5&#34; is no number":                  {"rate", "1,5"},
 		"is no whole number from 0 on":                {"max", "-1"},
 		"&#34;1.5&#34; is no whole number":            {"canary", "1.5"},
 		"&#34;soon&#34; is no time":                   {"canary-wait", "soon"},

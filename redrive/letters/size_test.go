@@ -2,7 +2,6 @@ package letters_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,28 +33,6 @@ func TestStore_sqliteTooLarge(t *testing.T) {
 	err = store.Publish("orders.dlq", letter("1", strings.Repeat("x", 200_000)))
 	testkit.Check(t, errors.Is(err, classify.ErrTooLarge) && (*classify.Classifier)(nil).IsTooLarge(err), "%v", err)
 	publish(t, store, "orders.dlq", letter("1", "x"))
-}
-
-// Missing arguments are errors that say what is missing.
-func TestStore_nilArguments(t *testing.T) {
-	var none context.Context
-	var nowhere *letters.Store
-	for _, s := range []*letters.Store{newStore(t), nowhere} {
-		ctx := none
-		if s == nil {
-			ctx = t.Context()
-		}
-		for name, call := range map[string]func() error{
-			"List":    func() error { _, err := s.List(ctx, letters.Filter{}); return err },
-			"Count":   func() error { _, err := s.Count(ctx, letters.Filter{}); return err },
-			"Groups":  func() error { _, err := s.Groups(ctx, letters.Filter{}); return err },
-			"Publish": func() error { return s.Publish("orders.dlq", nil) },
-			"Collect": func() error { return s.Collect(nil, "orders.dlq")(nil) },
-		} {
-			err := call()
-			testkit.Check(t, err != nil && strings.Contains(err.Error(), "is nil"), "%s: %v", name, err)
-		}
-	}
 }
 
 // Promises P1, P2: the settings of the connections do not matter.

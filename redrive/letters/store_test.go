@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -162,18 +159,6 @@ func TestStore_construction(t *testing.T) {
 	wantCount(t, store, letters.Filter{}, 0) // reading goes on
 }
 
-// Feature D5: on a server, too, a database that can only be read is an error of the initialization.
-func TestStore_readOnly(t *testing.T) {
-	address, dsn := postgrestest.Schema(t), mysqltest.Database(t)
-	for name, dbs := range map[string][2]*sql.DB{
-		"postgres": {postgrestest.Open(t, address), postgrestest.Open(t, address+"&default_transaction_read_only=on")},
-		"mariadb":  {mysqltest.Open(t, dsn), mysqltest.Open(t, mysqltest.With(dsn, "tx_read_only=1"))},
-	} {
-		storeOn(t, dbs[0])
-		testkit.Check(t, storeOn(t, dbs[1]).InitializeTopics("orders.dlq") != nil, "%s: no error", name)
-	}
-}
-
 // Feature V9: a router feeds the store from dead-letter topics.
 func TestStore_collect(t *testing.T) { onEach(t, testStore_collect) }
 
@@ -209,21 +194,6 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 	wantCount(t, store, letters.Filter{NoOrigin: true, IDs: []string{"1", "2"}}, 0)
 	testkit.Check(t, !f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter),
 		"a letter of Spillway's has no origin")
-}
-
-// Features V1, V9: wrong plugins say so when the router starts.
-func TestPlugin_errors(t *testing.T) {
-	store := newStore(t)
-	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	defer func() { _ = pubsub.Close() }()
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	for name, plugin := range map[string]message.RouterPlugin{
-		"nil subscriber": store.Collect(nil, "orders.dlq"), "no topics": store.Collect(pubsub),
-		"empty topic": store.Collect(pubsub, ""), "topic twice": store.Collect(pubsub, "orders.dlq", "orders.dlq"),
-	} {
-		err := plugin(router)
-		testkit.Check(t, err != nil && strings.HasPrefix(err.Error(), "letters: "), "%s: %v", name, err)
-	}
 }
 
 // Promises P1, P2: text of a message is kept and chosen by whatever it holds, and so is what a caller says.

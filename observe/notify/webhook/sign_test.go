@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/observe/notify/webhook"
 )
 
@@ -123,11 +122,3 @@ func TestSlack(t *testing.T) {
 
 // active is what a chat makes a link or a mention of.
 var active = regexp.MustCompile(`[<>]|&[^alg]|@[a-zA-Z]|\]\(|://`)
-
-// A notice that something is over looks like one at a glance, and one without a link or a description has no empty
-// blocks.
-func TestSlackResolved(t *testing.T) {
-	body, err := webhook.Slack(notify.Notice{Kind: notify.GuardOpen, Status: notify.StatusResolved, Title: "Resolved"})
-	testkit.Check(t, err == nil && strings.Contains(string(body), "✅ Resolved") &&
-		strings.Count(string(body), `"type":"section"`) == 1, "%s %v", body, err)
-}

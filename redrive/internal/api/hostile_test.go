@@ -2,15 +2,12 @@ package api_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -107,23 +104,6 @@ func TestInjection(t *testing.T) {
 		}
 	}
 	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
-}
-
-// Feature V13: a body that does not arrive in time is cut, and changes nothing.
-func TestSlowBody(t *testing.T) {
-	d := newDesk(t)
-	server := httptest.NewUnstartedServer(http.StripPrefix("/x", d.console))
-	server.Config.ReadTimeout = 300 * time.Millisecond // the console takes the shorter of the two times
-	server.Start()
-	defer server.Close()
-	connection := testkit.Must(net.Dial("tcp", server.Listener.Addr().String()))
-	defer func() { _ = connection.Close() }()
-	fmt.Fprintf(connection, "POST /x%s/campaigns HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n"+
-		"Idempotency-Key: 9f3a12bc-0000-4000-8000-000000000001\r\n\r\n{\"reason\":", api.Prefix)
-	testkit.NoError(t, connection.SetReadDeadline(time.Now().Add(30*time.Second)))
-	answer, _ := io.ReadAll(connection)
-	testkit.Check(t, strings.Contains(string(answer), "408") && strings.Contains(string(answer), operate.ProblemSlow),
-		"the answer is %q", answer)
 }
 
 // Feature V13: while the database is away each route says so, and when to ask again. Details are for who may act.

@@ -203,13 +203,14 @@ func oneMessage(t *testing.T, address string) {
 // The URL of a database may ask for TLS, with an authority and a certificate of its own.
 func TestSecuredDatabases(t *testing.T) {
 	p, m := services.Secured(t, "postgres"), services.Secured(t, "mariadb")
+	const version = "SELECT VARIABLE_VALUE FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'SSL_VERSION'"
 	certified := "mysql://certified:" + url.QueryEscape(services.Password) + "@" + m.Host + "/spillway?"
 	for _, c := range []struct{ name, address, session, refused string }{
 		{"postgres", "postgres://spillway:spillway@" + p.Host + "/spillway?sslmode=verify-full&sslrootcert=" + p.CA,
 			"SELECT CAST(ssl AS text) FROM pg_stat_ssl WHERE pid = pg_backend_pid()", ""},
 		{"postgres, unknown authority", "postgres://spillway:spillway@" + p.Host + "/spillway?sslmode=verify-full", "", "certificate"},
-		{"mariadb", "mysql://spillway:spillway@" + m.Host + "/spillway?ca=" + m.CA, "SHOW SESSION STATUS LIKE 'Ssl_version'", ""},
-		{"mariadb, certificate", certified + "ca=" + m.CA + "&cert=" + m.Cert + "&key=" + m.Key, "SHOW SESSION STATUS LIKE 'Ssl_version'", ""},
+		{"mariadb", "mysql://spillway:spillway@" + m.Host + "/spillway?ca=" + m.CA, version, ""},
+		{"mariadb, certificate", certified + "ca=" + m.CA + "&cert=" + m.Cert + "&key=" + m.Key, version, ""},
 		{"mariadb, no certificate", certified + "ca=" + m.CA, "", "Access denied"},
 		{"mariadb, unknown authority", "mysql://spillway:spillway@" + m.Host + "/spillway?tls=true", "", "certificate"},
 	} {
@@ -221,35 +222,9 @@ func TestSecuredDatabases(t *testing.T) {
 			}
 			testkit.NoError(t, err)
 			defer db.Close()
-			testkit.NoError(t, spoken(t.Context(), db, c.session))
+			var said string
+			testkit.NoError(t, db.QueryRow(c.session).Scan(&said))
+			testkit.Check(t, said == "true" || strings.HasPrefix(said, "TLS"), "the session has no TLS: %q", said)
 		})
 	}
-}
-
-// spoken returns an error unless the session has TLS.
-func spoken(ctx context.Context, db *sql.DB, query string) error {
-	rows, err := db.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	values := make([]any, len(columns))
-	last := new(sql.NullString)
-	for i := range values {
-		values[i] = new(sql.NullString)
-	}
-	values[len(values)-1] = last
-	for rows.Next() {
-		if err := rows.Scan(values...); err != nil {
-			return err
-		}
-	}
-	if last.String != "true" && !strings.HasPrefix(last.String, "TLS") {
-		return fmt.Errorf("the session has no TLS: %q", last.String)
-	}
-	return rows.Err()
 }
