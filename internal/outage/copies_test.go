@@ -65,13 +65,11 @@ func TestSettle(t *testing.T) {
 				}
 				o, settled := Settle(c)
 				testkit.Check(t, settled == row.settled && o.Next == chain.Done, "settled %t, %v", settled, o)
-				if _, settled := Settle(first); settled {
-					t.Error("a message is a copy of itself")
-				}
+				_, settled = Settle(first)
+				testkit.Check(t, !settled, "a message is a copy of itself")
 				time.Sleep(time.Minute + keptFor + 1)
-				if _, settled := Settle(c); settled {
-					t.Error("remembered for good")
-				}
+				_, settled = Settle(c)
+				testkit.Check(t, !settled, "remembered for good")
 			})
 		})
 	}
@@ -179,9 +177,9 @@ func TestSettleWaits(t *testing.T) {
 				row.end(first, end)
 				time.Sleep(2 * time.Second)
 				testkit.Equal(t, "", fmt.Sprint([]string{<-results, <-results, <-results}), row.want)
-				if lines := log.Lines(watermill.ErrorLogLevel, "delivered a message again"); len(lines) != 1 || r.MaxHold(0) != 2*time.Second {
-					t.Errorf("%d lines, held for %s", len(lines), r.MaxHold(0))
-				}
+				lines := log.Lines(watermill.ErrorLogLevel, "delivered a message again")
+				testkit.Check(t, len(lines) == 1 && r.MaxHold(0) == 2*time.Second,
+					"%d lines, held for %s", len(lines), r.MaxHold(0))
 			})
 		})
 	}

@@ -118,9 +118,9 @@ func TestGivenBack(t *testing.T) {
 			var away thing
 			away.down.Store(true)
 			began := time.Now()
-			if err := New(Config{MaxHold: configured}).Do(adapters, call(adapters, "m"), away.ask); !givenBack(err) || time.Since(began) != want {
-				t.Errorf("an adapter's hold, and %s configured: after %s: %v", configured, time.Since(began), err)
-			}
+			err := New(Config{MaxHold: configured}).Do(adapters, call(adapters, "m"), away.ask)
+			testkit.Check(t, givenBack(err) && time.Since(began) == want,
+				"an adapter's hold, and %s configured: after %s: %v", configured, time.Since(began), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		const ends = 2500 * time.Millisecond // between two attempts: one that is cut off keeps its error
@@ -151,9 +151,9 @@ func TestRefusedAlone(t *testing.T) {
 		others.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				began := time.Now()
-				if err := g.Do(ctx, call(ctx, strconv.Itoa(i)), func() error { return nil }); err != nil || time.Since(began) > 0 {
-					t.Errorf("another one: %v after %s", err, time.Since(began))
-				}
+				err := g.Do(ctx, call(ctx, strconv.Itoa(i)), func() error { return nil })
+				testkit.Check(t, err == nil && time.Since(began) == 0,
+					"another one: %v after %s", err, time.Since(began))
 				time.Sleep(100 * time.Millisecond)
 			}
 		})
@@ -163,12 +163,11 @@ func TestRefusedAlone(t *testing.T) {
 			deliveries++
 			err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
 		}
-		if took := time.Since(began); err != errAway || took < maxRefusal || took > maxRefusal+DefaultMaxHold {
-			t.Errorf("after %s: %v", took, err)
-		}
-		if err := g.Do(ctx, call(ctx, "m"), func() error { return errAway }); err != errAway {
-			t.Error("a message that was found out is held again:", err)
-		}
+		took := time.Since(began)
+		testkit.Check(t, err == errAway && took >= maxRefusal && took <= maxRefusal+DefaultMaxHold,
+			"after %s: %v", took, err)
+		err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
+		testkit.Check(t, err == errAway, "a message that was found out is held again: %v", err)
 		stop()
 		others.Wait()
 		testkit.Equal(t, "one message's trouble is an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)

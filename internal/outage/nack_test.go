@@ -62,9 +62,9 @@ func TestNackingBroker(t *testing.T) {
 					}
 					letGo++
 					for range 4 { // one that is let go waits for no turn
-						if at := time.Now(); g.Do(t.Context(), c, ask) != nack || time.Since(at) > 0 {
-							t.Errorf("held for another %s", time.Since(at))
-						}
+						at := time.Now()
+						testkit.Check(t, g.Do(t.Context(), c, ask) == nack && time.Since(at) == 0,
+							"held for another %s", time.Since(at))
 					}
 				}
 				for worker := range row.abreast {
@@ -79,9 +79,9 @@ func TestNackingBroker(t *testing.T) {
 				testkit.Check(t, letGo == row.letGo && through == 20-row.letGo,
 					"%d were let go, not %d; %d came through", letGo, row.letGo, through)
 				time.Sleep(time.Minute)
-				if lines := logger.Captured(); len(lines[watermill.ErrorLogLevel]) != 1 || len(lines[watermill.InfoLogLevel]) != 1 {
-					t.Errorf("logged %v", lines)
-				}
+				lines := logger.Captured()
+				testkit.Check(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
+					"logged %v", lines)
 			})
 		})
 	}

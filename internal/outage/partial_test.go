@@ -80,17 +80,15 @@ func TestCutsTheConnection(t *testing.T) {
 			took, err := until(t, g, id, func() error { return io.EOF })
 			testkit.Check(t, err == io.EOF && took >= maxRefusal && took <= 3*maxRefusal,
 				"%s: after %s: %v", id, took, err)
-			if err := g.Do(t.Context(), call(t.Context(), id), func() error { return io.EOF }); err != io.EOF {
-				t.Error("a retry is held:", err)
-			}
+			err = g.Do(t.Context(), call(t.Context(), id), func() error { return io.EOF })
+			testkit.Check(t, err == io.EOF, "a retry is held: %v", err)
 		}
 		testkit.NoError(t, g.Do(t.Context(), call(t.Context(), "9"), func() error { return nil }))
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
-		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins > 2 {
-			t.Errorf("%d begins, %d ends", begins, ends)
-		}
+		begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel])
+		testkit.Check(t, begins == ends && begins <= 2, "%d begins, %d ends", begins, ends)
 	})
 }
 
@@ -151,9 +149,9 @@ func TestFlapping(t *testing.T) {
 		time.Sleep(calm)
 		synctest.Wait()
 		lines := logger.Captured()
-		if begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel]); begins != ends || begins < 17 || begins > 18 {
-			t.Errorf("%d begins, %d ends, in 20 minutes", begins, ends)
-		}
+		begins, ends := len(lines[watermill.ErrorLogLevel]), len(lines[watermill.InfoLogLevel])
+		testkit.Check(t, begins == ends && begins >= 17 && begins <= 18,
+			"%d begins, %d ends, in 20 minutes", begins, ends)
 	})
 }
 

@@ -71,9 +71,9 @@ func TestRedeliveryOf(t *testing.T) {
 		"kafka":                      {&kafka.Subscriber{}, time.Minute, true},
 		"gochannel":                  {channel, 0, true},
 	} {
-		if r := RedeliveryOf(row.sub); r.After != row.after || r.Known != row.known {
-			t.Errorf("%s: %s, known %t; want %s, %t", name, r.After, r.Known, row.after, row.known)
-		}
+		r := RedeliveryOf(row.sub)
+		testkit.Check(t, r.After == row.after && r.Known == row.known,
+			"%s: %s, known %t; want %s, %t", name, r.After, r.Known, row.after, row.known)
 	}
 }
 

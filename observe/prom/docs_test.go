@@ -7,15 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/observe/prom"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // register keeps the descriptions of what is registered.
@@ -39,18 +33,7 @@ func (r *register) Register(c prometheus.Collector) error {
 // docs/series.md has each series once, with its labels and its text.
 func TestPage(t *testing.T) {
 	r := &register{Registerer: prometheus.NewRegistry()}
-	metrics := testkit.Must(prom.New(prom.Config{Registerer: r}))
-	db := open(t)
-	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	defer quiet.Close()
-	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{
-		DB: db, Observers: []spillway.Observer{metrics}, Stages: &stages.Config{
-			Store: delayStore(t, db), Publisher: nowhere{},
-			Subscriber: func(string, string) (message.Subscriber, error) { return quiet, nil },
-		}}))
-	all := testkit.Must(campaigns.New(t.Context(), channel.Letters(), campaigns.Config{}))
-	park(t, db)
-	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
+	everything(t, r)
 	rows := make([]string, len(r.descs))
 	for i, d := range r.descs {
 		_, labels, _ := strings.Cut(d, "variableLabels: {")
@@ -69,9 +52,10 @@ func TestPage(t *testing.T) {
 	want := about + head + strings.Join(rows, "\n") + "\n"
 	if os.Getenv("SPILLWAY_UPDATE") != "" {
 		testkit.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-	} else if want != string(page) {
-		t.Errorf("%s has other series: SPILLWAY_UPDATE=1 go test -run TestPage ./observe/prom writes it:\n%s", path, strings.Join(rows, "\n"))
+		return
 	}
+	testkit.Check(t, want == string(page),
+		"%s has other series: SPILLWAY_UPDATE=1 go test -run TestPage ./observe/prom writes it:\n%s", path, want)
 }
 
 func quoted(text, before string) string {

@@ -29,10 +29,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// everything gathers from a service in which each event that is counted happened, and has a campaign.
-func everything(t *testing.T) (registry *prometheus.Registry, campaign string) {
+// everything is a service in which each event that is counted happened, and has a campaign.
+func everything(t *testing.T, registry prometheus.Registerer) (campaign string) {
 	t.Helper()
-	registry = prometheus.NewPedanticRegistry()
 	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry, Timeout: time.Minute}))
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	t.Cleanup(func() { _ = quiet.Close() })
@@ -53,7 +52,7 @@ func everything(t *testing.T) (registry *prometheus.Registry, campaign string) {
 	testkit.NoError(t, metrics.Watch(t.Context(), channel, all))
 	happen(t, &config, metrics.Redrives(redrive.Hooks{}))
 	wait(t, channel, quiet)
-	return registry, stop(t, channel, all)
+	return stop(t, channel, all)
 }
 
 // happen calls the hooks, as the parts do.

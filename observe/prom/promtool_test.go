@@ -28,7 +28,8 @@ func served(registry *prometheus.Registry) string {
 // Feature O1: promtool finds nothing wrong with what Prometheus gets, names, types and help texts, when each event
 // happened.
 func TestPromtool(t *testing.T) {
-	registry, campaign := everything(t)
+	registry := prometheus.NewPedanticRegistry()
+	campaign := everything(t, registry)
 	scraped := served(registry)
 	for _, series := range []string{
 		`spillway_deliveries_unfinished_total{handler="billing"} 1`,

@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -230,37 +229,6 @@ func TestForgedTraces(t *testing.T) {
 		testkit.Check(t, !strings.ContainsAny(all, "\x00\x1b\n") && utf8.ValidString(all),
 			"a span has bytes that an exporter may refuse: %.200q", all)
 	}
-}
-
-// stuck is an exporter that hangs until it is released.
-type stuck struct{ released chan struct{} }
-
-func (s stuck) ExportSpans(ctx context.Context, _ []sdktrace.ReadOnlySpan) error {
-	select {
-	case <-s.released:
-	case <-ctx.Done():
-	}
-	return ctx.Err()
-}
-
-func (stuck) Shutdown(context.Context) error { return nil }
-
-// Feature O2: a collector that hangs holds up no message.
-func TestCollectorHangs(t *testing.T) {
-	exporter := stuck{make(chan struct{})}
-	batcher := sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(8), sdktrace.WithMaxExportBatchSize(4))
-	provider := sdktrace.NewTracerProvider(batcher)
-	observed := testkit.Must(telemetry.New(telemetry.Config{
-		TracerProvider: provider, MeterProvider: noop.NewMeterProvider(), Propagator: w3c,
-	}))
-	config, dead := watched(observed, 1)
-	channel := testkit.Must(spillway.New(t.Context(), config))
-	for i := range 500 {
-		handle(t, channel, fmt.Sprint(i), map[bool]error{true: errDown}[i%2 == 0])
-	}
-	testkit.Equal(t, "letters", len(dead.taken), 250)
-	close(exporter.released)
-	testkit.NoError(t, provider.Shutdown(context.Background()))
 }
 
 // bomb is a processor that panics.

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
 )
@@ -27,23 +26,6 @@ func closed[C interface{ Close() error }](t *testing.T, c C) C {
 	return c
 }
 
-// onBroker is the world of topics and queues of a broker.
-func onBroker(system string, publish message.Publisher, origin func(*message.Message) poison.Origin,
-	subscriber func(group string) message.Subscriber) world {
-	topic := "telemetry-" + watermill.NewShortUUID()
-	return world{
-		system: system, live: publish, topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
-		sub: subscriber(topic + "-billing"),
-		config: spillway.Config{
-			Publisher: publish, Queue: poison.QueueConfig{Origin: origin},
-			Stages: &stages.Config{
-				Publisher: publish, Stages: stages.Delays(10 * time.Millisecond),
-				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group), nil },
-			},
-		},
-	}
-}
-
 // Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and
 // group.
 func TestStoryKafka(t *testing.T) {
@@ -52,7 +34,18 @@ func TestStoryKafka(t *testing.T) {
 	subscriber := func(group string) message.Subscriber {
 		return closed(t, testkit.Must(wmkafka.NewSubscriber(brokers, group, wmkafka.SubscriberConfig{})))
 	}
-	w := onBroker("kafka", publisher, wmkafka.Origin, subscriber)
+	topic := "telemetry-" + watermill.NewShortUUID()
+	w := world{
+		system: "kafka", live: publisher, topic: topic, stage: topic + ".billing.retry.10ms", dead: topic + ".dlq",
+		sub: subscriber(topic + "-billing"),
+		config: spillway.Config{
+			Publisher: publisher, Queue: poison.QueueConfig{Origin: wmkafka.Origin},
+			Stages: &stages.Config{
+				Publisher: publisher, Stages: stages.Delays(10 * time.Millisecond),
+				Subscriber: func(_, group string) (message.Subscriber, error) { return subscriber(group), nil },
+			},
+		},
+	}
 	admin := closed(t, testkit.Must(sarama.NewClusterAdmin(brokers, nil)))
 	testkit.NoError(t, admin.CreateTopic(w.topic, &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false))
 	w.back = func(t *testing.T, _ *spillway.Channel, rules redrive.Rules) {
@@ -68,24 +61,6 @@ func TestStoryKafka(t *testing.T) {
 				attr(s, "messaging.destination.partition.id") == "0" && attr(s, "messaging.consumer.group.name") != "",
 			"%q has the attributes %v", s.Name, s.Attributes)
 	}
-}
-
-// Feature O2: over a stage queue, a dead-letter queue and a redrive handler, on RabbitMQ.
-func TestStoryRabbitMQ(t *testing.T) {
-	uri := services.AMQP(t)
-	publisher := closed(t, testkit.Must(wmamqp.NewPublisher(uri, wmamqp.PublisherConfig{})))
-	subscriber := func(string) message.Subscriber {
-		return closed(t, testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{})))
-	}
-	w := onBroker("rabbitmq", publisher, wmamqp.Origin, subscriber)
-	w.back = func(t *testing.T, _ *spillway.Channel, rules redrive.Rules) {
-		back := testkit.Must(redrive.NewHandler(publisher, redrive.HandlerConfig{Rules: rules, Park: publisher,
-			MinWait: -1}))
-		testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
-			r.AddConsumerHandler("redrive", w.dead, subscriber(""), back.Handle)
-		})
-	}
-	tell(t, w)
 }
 
 // Feature O2: over a stage topic, the dead-letter store and a drain, on Go channels. The instruments count it.

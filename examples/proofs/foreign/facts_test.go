@@ -41,9 +41,7 @@ func met(t *testing.T, row string, known bool) {
 	for _, miss := range foreign.Take() {
 		t.Errorf("%s has changed: %s. Look at the new version, and correct its row", miss.Of, miss.What)
 	}
-	if !known {
-		t.Errorf("%s is not known any more: look for its new name, and correct its row", row)
-	}
+	testkit.Check(t, known, "%s is not known any more: look for its new name, and correct its row", row)
 }
 
 func TestFactPublishers(t *testing.T) {
@@ -110,9 +108,7 @@ func TestFactTexts(t *testing.T) {
 		"rate limit exceeded":                       ratelimiter.ErrExceeded,
 		"timeout exceeded":                          timeout.ErrExceeded,
 	} {
-		if err.Error() != text {
-			t.Errorf("%q is %q now: correct its row in internal/foreign", text, err)
-		}
+		testkit.Check(t, err.Error() == text, "%q is %q now: correct its row in internal/foreign", text, err)
 	}
 }
 
@@ -139,21 +135,18 @@ func TestFactErrors(t *testing.T) {
 		{"google.golang.org/protobuf/internal/errors.prefixError", refused, foreign.Unreadable},
 		{"google.golang.org/protobuf/internal/errors.wrapError", tooLong, foreign.Unreadable},
 	} {
-		if c.err == nil {
-			t.Fatal(c.row)
-		}
+		testkit.Require(t, c.err != nil, "%v", c.row)
 		e := foreign.ErrorOf(c.err)
 		met(t, c.row, e.Kind == c.kind && (c.kind != foreign.Kafka || e.Code() == 10) && (c.kind != foreign.AMQP || e.ByServer()))
 	}
 	met(t, "github.com/jackc/pgconn.PgError", foreign.Severity(&pgconn.PgError{Severity: "FATAL"}) == "FATAL")
-	if wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait(); wait != 7*time.Second {
-		t.Error(wait)
-	}
+	wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait()
+	testkit.Check(t, wait == 7*time.Second, "%v", wait)
 }
 
 // What a newer pgx says is what the table has: "conn closed".
 func TestFactConnClosed(t *testing.T) {
-	if text := pgconn5.ErrConnClosed.Error(); text != "conn closed" || !foreign.Says(text, foreign.Lost) {
-		t.Errorf("%q: look at what it says now, and correct its row", text)
-	}
+	text := pgconn5.ErrConnClosed.Error()
+	testkit.Check(t, text == "conn closed" && foreign.Says(text, foreign.Lost),
+		"%q: look at what it says now, and correct its row", text)
 }

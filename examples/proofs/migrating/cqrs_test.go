@@ -3,6 +3,7 @@ package migrating_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -85,9 +86,9 @@ func TestMigratingOnHandle(t *testing.T) {
 		command(t, b, "command")
 		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || swallows && len(b.Effects()) == 1 })
 		stop()
-		if n := len(b.Waiting()); (n == 0) != swallows || (runs.Load() == 1) != swallows || (len(b.Effects()) == 1) != swallows {
-			t.Errorf("OnHandle swallows errors %v: %d letters after %d runs, effects %v", swallows, n, runs.Load(), b.Effects())
-		}
+		n := len(b.Waiting())
+		testkit.Check(t, (n == 0) == swallows && (runs.Load() == 1) == swallows && (len(b.Effects()) == 1) == swallows,
+			"OnHandle swallows errors %v: %d letters after %d runs, effects %v", swallows, n, runs.Load(), b.Effects())
 	}
 }
 
@@ -118,9 +119,9 @@ func TestMigratingGroup(t *testing.T) {
 		want := map[bool]int{true: 1, false: 3}[receives]
 		b.Eventually("the effects are there", func() bool { return len(b.Effects()) == want })
 		stop()
-		if n := len(b.Effects()); n != want || len(b.Waiting()) != 0 {
-			t.Errorf("with a receiver %v: %d effects, %d letters", receives, n, len(b.Waiting()))
-		}
+		n := len(b.Effects())
+		testkit.Check(t, n == want && len(b.Waiting()) == 0,
+			"with a receiver %v: %d effects, %d letters", receives, n, len(b.Waiting()))
 	}
 }
 
@@ -182,8 +183,8 @@ func TestMigratingCommandErrors(t *testing.T) {
 			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 		}
 		stop()
-		if more := len(runs); ack && (more != 0 || len(b.Waiting()) != 0) || !ack && more != 2 {
-			t.Errorf("AckCommandHandlingErrors %v: %d more runs, %d letters", ack, more, len(b.Waiting()))
-		}
+		got := fmt.Sprintf("%d more runs, %d letters", len(runs), len(b.Waiting()))
+		testkit.Equal(t, fmt.Sprint("AckCommandHandlingErrors ", ack), got,
+			map[bool]string{true: "0 more runs, 0 letters", false: "2 more runs, 1 letters"}[ack])
 	}
 }

@@ -64,9 +64,9 @@ func TestMigratingTimeout(t *testing.T) {
 			if name == "outside" {
 				b.Eventually("it was given back", func() bool { return given.Load() == 1 })
 			}
-			if again := given.Load() == 1; again != (name == "outside") || runs.Load() != 2 || len(b.Waiting()) != 0 {
-				t.Errorf("given back %v, %d runs, %d letters", again, runs.Load(), len(b.Waiting()))
-			}
+			again := given.Load() == 1
+			testkit.Check(t, again == (name == "outside") && runs.Load() == 2 && len(b.Waiting()) == 0,
+				"given back %v, %d runs, %d letters", again, runs.Load(), len(b.Waiting()))
 		})
 	}
 }
@@ -214,9 +214,9 @@ func TestMigratingIgnoreErrors(t *testing.T) {
 			b.Publish(shop.Numbered(1)...)
 			<-settled
 			stop()
-			if kept := len(b.Effects()) == 1; kept != (name == "with") || len(b.Waiting()) != 0 {
-				t.Errorf("effects %v, %d letters", b.Effects(), len(b.Waiting()))
-			}
+			kept := len(b.Effects()) == 1
+			testkit.Check(t, kept == (name == "with") && len(b.Waiting()) == 0,
+				"effects %v, %d letters", b.Effects(), len(b.Waiting()))
 		})
 	}
 }

@@ -135,8 +135,8 @@ func TestMigratingReplyRefused(t *testing.T) {
 		testkit.NoError(t, b.Source.Publish("commands", command))
 		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || len(b.Effects()) == 1 })
 		stop()
-		if effects := len(b.Effects()); (effects == 1) != ignores || (len(b.Waiting()) == 0) != ignores {
-			t.Errorf("with a ReplyPublishErrorHandler %v: %d effects, %d letters", ignores, effects, len(b.Waiting()))
-		}
+		effects := len(b.Effects())
+		testkit.Check(t, (effects == 1) == ignores && (len(b.Waiting()) == 0) == ignores,
+			"with a ReplyPublishErrorHandler %v: %d effects, %d letters", ignores, effects, len(b.Waiting()))
 	}
 }

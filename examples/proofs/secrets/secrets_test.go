@@ -67,9 +67,7 @@ func leaks(t *testing.T) (all []leak) {
 		testkit.NoError(t, json.Unmarshal(line, &l))
 		all = append(all, l)
 	}
-	if len(all) < 50 {
-		t.Fatalf("%d secrets", len(all))
-	}
+	testkit.Require(t, len(all) >= 50, "%d secrets", len(all))
 	return all
 }
 
@@ -213,9 +211,7 @@ func (w *witness) saw(where string, what ...any) {
 func (w *witness) readable(t *testing.T, all []leak) {
 	t.Helper()
 	for where, text := range w.seen {
-		if len(text) < 100 {
-			t.Errorf("%s has but %q: what it shows is not captured", where, text)
-		}
+		testkit.Check(t, len(text) >= 100, "%s has but %q: what it shows is not captured", where, text)
 		for _, l := range all {
 			for _, form := range []string{l.Secret, url.QueryEscape(l.Secret), l.Secret[:8], base64.StdEncoding.EncodeToString([]byte("password=" + l.Secret))[:16]} {
 				if at := strings.Index(text, form); at >= 0 {
@@ -308,9 +304,8 @@ func corpus(t *testing.T, d databases.Database, sealer *seal.Sealer, binary stri
 		return err == nil && len(waiting) == len(all)
 	})
 	testkit.Eventually(t, "a notice is sent", func() bool { seen.mu.Lock(); defer seen.mu.Unlock(); return seen.seen["notice"] != "" })
-	if err := errors.Join(router.Close(), <-ended); err != nil {
-		t.Error(err)
-	}
+	err := errors.Join(router.Close(), <-ended)
+	testkit.Check(t, err == nil, "%v", err)
 	waiting := testkit.Must(store.List(t.Context(), letters.Filter{Limit: 1000}))
 	for _, l := range waiting {
 		encoded := l.Encode()
@@ -366,9 +361,7 @@ func onTerminal(t *testing.T, d databases.Database, address, binary string, seen
 		cmd.Env = []string{"HOME=" + folder, "SPILLWAY_DB=" + address, "SPILLWAY_SERVICE=shop", "SPILLWAY_BY=ann", "SPILLWAY_PRIVACY=" + rules}
 		out, err := cmd.CombinedOutput()
 		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
-		}
+		testkit.Require(t, err == nil || errors.As(err, &exit), "%v", err)
 		seen.saw("terminal", line, string(out))
 	}
 }
@@ -391,9 +384,7 @@ func atRest(t *testing.T, d databases.Database, db *sql.DB) string {
 		query(`SELECT file FROM pragma_database_list`, func(file string) {
 			for _, name := range []string{file, file + "-wal"} {
 				content, err := os.ReadFile(name)
-				if err != nil && !errors.Is(err, os.ErrNotExist) {
-					t.Fatal(err)
-				}
+				testkit.Require(t, err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
 				all.Write(content)
 			}
 		})
@@ -422,9 +413,7 @@ func redriven(t *testing.T, store *letters.Store, all []leak) {
 	t.Helper()
 	back := &published{}
 	report, err := redrive.Drain(t.Context(), store, back, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
-	if err != nil || report.Redriven != len(all) {
-		t.Fatalf("%+v: %v", report, err)
-	}
+	testkit.Require(t, err == nil && report.Redriven == len(all), "%+v: %v", report, err)
 	for _, l := range all {
 		want, got := l.message(), back.byID[l.ID]
 		if got == nil || !bytes.Equal(got.Payload, want.Payload) {
@@ -432,9 +421,7 @@ func redriven(t *testing.T, store *letters.Store, all []leak) {
 			continue
 		}
 		for key, value := range maps.All(want.Metadata) {
-			if got.Metadata[key] != value {
-				t.Errorf("%s: metadata %s is %q", l.ID, key, got.Metadata[key])
-			}
+			testkit.Check(t, got.Metadata[key] == value, "%s: metadata %s is %q", l.ID, key, got.Metadata[key])
 		}
 	}
 }

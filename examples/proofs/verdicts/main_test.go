@@ -25,13 +25,10 @@ func judge(err error) classify.Verdict { return (*classify.Classifier)(nil).Clas
 // check judges err bare, below a layer, and beside an unknown error.
 func check(t *testing.T, name string, err error, want classify.Class) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("%s: no error", name)
-	}
+	testkit.Require(t, err != nil, "%s: no error", name)
 	for place, err := range map[string]error{"bare": err, "wrapped": fmt.Errorf("w: %w", err), "joined": errors.Join(errors.New("a"), err)} {
-		if v := judge(err); v.Class != want {
-			t.Errorf("%s, %s: %v, want %v: %T %v", name, place, v.Class, want, err, err)
-		}
+		v := judge(err)
+		testkit.Check(t, v.Class == want, "%s, %s: %v, want %v: %T %v", name, place, v.Class, want, err, err)
 	}
 }
 
@@ -44,9 +41,9 @@ func TestStackOfPkgErrors(t *testing.T) {
 	defer stop()
 	b.Publish(shop.Numbered(1)...)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-	if stack := b.Waiting()[0].Letter.Failure.Stack; !strings.Contains(stack, "verdicts_test.TestStackOfPkgErrors") {
-		t.Errorf("the letter has the stack %q", stack)
-	}
+	stack := b.Waiting()[0].Letter.Failure.Stack
+	testkit.Check(t, strings.Contains(stack, "verdicts_test.TestStackOfPkgErrors"),
+		"the letter has the stack %q", stack)
 }
 
 // Features C4, C7: what cenkalti/backoff/v5 calls permanent is permanent unless it is marked, and its RetryAfter is kept.

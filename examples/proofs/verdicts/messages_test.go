@@ -30,9 +30,8 @@ import (
 func unreadable(t *testing.T, name string, err error) {
 	t.Helper()
 	check(t, name, err, classify.ClassInvalid)
-	if v := judge(err); v.Reason != classify.ReasonUnmarshal {
-		t.Errorf("%s: reason %q: %v", name, v.Reason, err)
-	}
+	v := judge(err)
+	testkit.Check(t, v.Reason == classify.ReasonUnmarshal, "%s: reason %q: %v", name, v.Reason, err)
 }
 
 const noProtobuf = "no protobuf"
@@ -121,9 +120,8 @@ func failing(t *testing.T, msg *message.Message, add func(*message.Router, messa
 	ended := make(chan error, 1)
 	go func() { ended <- router.Run(context.Background()) }()
 	defer func() {
-		if err := errors.Join(router.Close(), <-ended, pubsub.Close()); err != nil {
-			t.Error(err)
-		}
+		err := errors.Join(router.Close(), <-ended, pubsub.Close())
+		testkit.Check(t, err == nil, "%v", err)
 	}()
 	return <-found
 }
