@@ -32,7 +32,7 @@ func (b *bench) handled(ids []string, running bool) (*wmsql.Subscriber, <-chan *
 	b.publish(ids...)
 	b.handle(ids...)
 	log := &testkit.Log{}
-	sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.Logger = log })
+	sub := b.subscriber(impatient, func(c *wmsql.SubscriberConfig) { c.Logger = log })
 	if !running {
 		return sub, nil, log
 	}
@@ -75,6 +75,7 @@ func TestPositionAhead(t *testing.T) {
 	for _, n := range []int{0, 25} {
 		for _, running := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%d, running %t", n, running), func(t *testing.T) {
+				t.Parallel()
 				onEach(t, func(t *testing.T, b *bench) {
 					old, fresh := batchOf("old", 20), batchOf("new", n)
 					sub, messages, log := b.handled(old, running)

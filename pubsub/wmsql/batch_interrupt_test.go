@@ -90,6 +90,7 @@ func TestBatchLost(t *testing.T) {
 		"often": {max: 2, lost: 6, deliveries: 7}, "always": {max: 1, lost: 1000, deliveries: 10, aside: []string{"b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, func(t *testing.T, b *bench) {
 				var seen deliveries
 				ids := []string{"a", "b", "c"}

@@ -13,20 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// What is acked commits with the others of its batch, at once.
-func TestBatchAcked(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		ids := []string{"a", "b", "c"}
-		b.publish(ids...)
-		b.run(b.subscriber(oneBatch), func(msg *message.Message) ([]*message.Message, error) {
-			seen := len(b.effects()) + len(b.outputs()) + 3 - b.backlog(b.topic, "")
-			testkit.Equal(t, "what others see in the handler of "+msg.UUID, seen, 0)
-			return b.whole(msg)
-		})
-		b.account(ids)
-	})
-}
-
 // refusing writes, and says that it did not.
 type refusing struct {
 	message.Publisher

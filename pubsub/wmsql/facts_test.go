@@ -1,7 +1,6 @@
 package wmsql_test
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,31 +17,6 @@ import (
 
 // The facts about watermill-sql that this package answers to. When one of these tests fails, watermill-sql repaired it:
 // say so in the README.
-
-const half = `INSERT INTO effects (id, step) VALUES ('a', 'half')`
-
-// Fact, decision 8: at its deadline, and at Close, watermill-sql's subscriber commits what a handler has half done; a
-// key among that would absorb the message. TestBatchOverrun and TestBatchCloseCuts show that ours undoes it.
-func TestFactWatermillCommitsHalf(t *testing.T) {
-	for name, end := range map[string]func(*wsql.Subscriber){
-		"deadline": func(*wsql.Subscriber) {}, "close": func(s *wsql.Subscriber) { _ = s.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, b *bench) {
-				b.publish("a")
-				deadline := 100 * time.Millisecond
-				if name == "close" {
-					deadline = time.Minute
-				}
-				sub, messages := b.stock(deadline)
-				testkit.NoError(t, do(t, <-messages, half))
-				end(sub)
-				b.until("half of it is committed", func() bool { return len(b.effects()["a"]) == 1 })
-				testkit.Equal(t, "the message is acknowledged", b.backlog(b.topic, ""), 1)
-			})
-		})
-	}
-}
 
 // Fact, decision 8: in its REPEATABLE READ a key that was committed meanwhile is an error, for every message of a batch
 // of 100. TestKeyCommittedMeanwhile shows that ours finds the key.
@@ -98,32 +72,6 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 	// How many watermill-sql touches, and how they grow, depends on the plan of the day.
 	testkit.Check(t, slices.Min(touched["stock"]) > few && slices.Max(touched["ours"]) <= few, "%v blocks are touched",
 		touched)
-}
-
-// Fact, feature D8: metadata that is no map of strings stops the topic, and null is a map that a handler cannot write
-// to. Row H3 of conformance shows ours.
-func TestFactWatermillStopsAtMetadata(t *testing.T) {
-	for _, metadata := range []string{`{"n":1}`, `["a"]`} {
-		onEach(t, func(t *testing.T, b *bench) {
-			b.insert("null", `'null'`)
-			log := &testkit.Log{}
-			brief := 10 * time.Millisecond
-			config := wsql.SubscriberConfig{PollInterval: brief, RetryInterval: brief}
-			messages := b.messages(b.stockSubscriber(config, log))
-			msg := <-messages
-			testkit.Check(t, msg.Metadata == nil, "null is %v", msg.Metadata)
-			msg.Ack()
-			b.until("it is acknowledged", func() bool { return b.backlog(b.topic, "") == 0 })
-			b.insert("bad", `'`+metadata+`'`)
-			b.publish("good")
-			b.until("it has failed ten times", func() bool { return strings.Count(fmt.Sprint(log.Errors()), "unmarshal") >= 10 })
-			select {
-			case msg := <-messages:
-				t.Errorf("%q is delivered", msg.UUID)
-			default:
-			}
-		})
-	}
 }
 
 // Fact: watermill-sql's own subscriber for MySQL passes over a row that becomes visible after a row with a higher

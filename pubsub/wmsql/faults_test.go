@@ -14,9 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// cutting is what becomes of the next COMMIT: it arrives, and its answer does not, or neither does.
-var cutting atomic.Int32
-
+// What becomes of the next COMMIT: it arrives, and its answer does not, or neither does.
 const (
 	notCutting int32 = iota
 	cutRequest
@@ -26,8 +24,9 @@ const (
 	holdNow
 )
 
-// watchCommits lets cutting decide what becomes of a COMMIT and of its answer.
-func watchCommits(p *faultproxy.Proxy) {
+// watchCommits returns what decides what becomes of a COMMIT and of its answer.
+func watchCommits(p *faultproxy.Proxy) *atomic.Int32 {
+	cutting := &atomic.Int32{}
 	p.Watch(func(said []byte) faultproxy.Verdict {
 		said = bytes.ToLower(said)
 		if !bytes.Contains(said, []byte("commit")) || bytes.Contains(said, []byte("read committed")) {
@@ -48,15 +47,16 @@ func watchCommits(p *faultproxy.Proxy) {
 		}
 		return faultproxy.Pass
 	})
+	return cutting
 }
 
 // The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
 // positions knows which, and no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
-	inTurn(t, func(t *testing.T, b *bench) {
+	onEach(t, func(t *testing.T, b *bench) {
 		random, rounds := testkit.Random(t), testkit.Campaign(t, 10)
 		through, proxy := b.behind()
-		watchCommits(proxy)
+		cutting := watchCommits(proxy)
 		ids := batchOf("m", 10*rounds)
 		b.publish(ids...)
 		var seen deliveries
@@ -98,7 +98,8 @@ func TestCommitAnswerLost(t *testing.T) {
 func TestHalfOpen(t *testing.T) {
 	for _, where := range []string{"in a statement", "at the commit"} {
 		t.Run(where, func(t *testing.T) {
-			inTurn(t, func(t *testing.T, b *bench) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, b *bench) {
 				through, proxy := b.behind()
 				b.publish("a")
 				busy, stuck := make(chan struct{}), make(chan struct{})
@@ -111,12 +112,11 @@ func TestHalfOpen(t *testing.T) {
 				<-busy
 				if where == "in a statement" {
 					proxy.HalfOpen()
+					close(stuck)
 				} else {
-					watchCommits(proxy)
+					cutting := watchCommits(proxy)
 					cutting.Store(holdAnswer)
-				}
-				close(stuck)
-				if where != "in a statement" {
+					close(stuck)
 					b.until("it commits", func() bool { return cutting.Load() == notCutting })
 				}
 				defer proxy.Heal()

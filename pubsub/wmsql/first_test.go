@@ -32,7 +32,7 @@ func TestBatchEndsWithFirst(t *testing.T) {
 // Feature O5: an outage of the database is one Error line of the subscriber when it begins, however often it tries, and
 // one Info line when it ends.
 func TestConsumeFailedLines(t *testing.T) {
-	inTurn(t, func(t *testing.T, b *bench) {
+	onEach(t, func(t *testing.T, b *bench) {
 		through, proxy := b.behind()
 		log := &testkit.Log{}
 		lines := func(level watermill.LogLevel, event string) (n int) {

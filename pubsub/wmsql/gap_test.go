@@ -59,6 +59,7 @@ func TestRolledBack(t *testing.T) {
 // Numbers may have gaps everywhere, and be far apart: with auto_increment_increment above 1 there is a gap before every
 // number. All the gaps that are seen at once are waited for once: where each batch waited, it took 40 times GapWait.
 func TestWideGaps(t *testing.T) {
+	t.Parallel()
 	d := databases.MariaDB
 	b := newBench(t, d, mysqltest.With(d.Create(t), "auto_increment_increment=3&auto_increment_offset=2"))
 	ids, begun := batchOf("m", 400), time.Now()

@@ -9,7 +9,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -44,18 +43,4 @@ func TestTakesTheirPlace(t *testing.T) {
 		take(b.subscriber(ours), 20)
 		testkit.Check(t, slices.Equal(got, want), "%q", got)
 	})
-}
-
-// Messages of transactions that ran at the same time come in the order of their transactions, whatever their numbers
-// are: who compares numbers alone passes over those of a later transaction with lower numbers.
-func TestInterleavedTransactions(t *testing.T) {
-	b := on(t, databases.Postgres)
-	first := b.begin()
-	testkit.Must(first.Exec(`SELECT pg_current_xact_id()`))
-	b.publish("low number")
-	query := testkit.Must(b.stockSchema().InsertQuery(b.topic,
-		message.Messages{message.NewMessage("high number", nil)}))
-	testkit.Must(first.Exec(query.Query, query.Args...))
-	testkit.NoError(t, first.Commit())
-	b.comes(b.consume(func(c *wmsql.SubscriberConfig) { c.Batch = 1 }), "high number", "low number")
 }

@@ -31,13 +31,8 @@ const patience = testkit.Patience
 
 // onEach runs a test on both kinds of databases at the same time.
 func onEach(t *testing.T, test func(t *testing.T, b *bench)) {
-	inTurn(t, func(t *testing.T, b *bench) { t.Parallel(); test(t, b) })
-}
-
-// inTurn runs a test on one kind of database after the other.
-func inTurn(t *testing.T, test func(t *testing.T, b *bench)) {
 	for _, d := range databases.All[1:] {
-		t.Run(d.Name, func(t *testing.T) { test(t, newBench(t, d, d.Create(t))) })
+		t.Run(d.Name, func(t *testing.T) { test(t, on(t, d)) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package wmsql_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -34,58 +35,48 @@ func (b *bench) own() (own *bench, transactions func() int) {
 var innoDBLists sync.Mutex
 
 // Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The
-// messages before the one that was requeued are committed. The messages behind it are left for later.
+// messages before the one that was requeued are committed, and so is one that was acked meanwhile. The messages behind
+// it are left for later.
 func TestShutValveHoldsNoTransaction(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		own, transactions := b.own()
-		sub := own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour })
-		b.publish("a", "b", "c")
-		messages := b.messages(sub)
-		b.receive(messages, "a").Ack()
-		msg := b.receive(messages, "b")
-		b.until("the server sees the transaction", func() bool { return transactions() == 1 })
-		reopen := make(chan struct{})
-		gate.Of(msg.Context()).Shut(reopen)
-		msg.Nack()
-		b.until("the first message is committed", func() bool { return b.backlog(b.topic, "") == 2 })
-		b.until("there is no transaction", func() bool { return transactions() == 0 && own.db.Stats().InUse == 0 })
-		for range 10 {
-			time.Sleep(20 * time.Millisecond) // two of the subscription's polls
-			if n, used := transactions(), own.db.Stats().InUse; n != 0 || used != 0 || b.held() {
-				t.Fatalf("%d transactions, and %d connections are used, while the valve is shut", n, used)
-			}
-		}
-		close(reopen)
-		for _, id := range []string{"b", "c"} {
-			b.receive(messages, id).Ack()
-		}
-		b.drained()
-	})
-}
-
-// A valve that is shut while a message is handled ends the batch behind that message, whatever becomes of it.
-func TestValveEndsBatch(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		own, transactions := b.own()
-		b.publish("a", "b", "c")
-		messages := b.messages(own.subscriber(oneBatch))
-		msg := b.receive(messages, "a")
-		reopen := make(chan struct{})
-		gate.Of(msg.Context()).Shut(reopen)
-		msg.Ack()
-		b.until("the message is committed", func() bool {
-			select {
-			case msg := <-messages:
-				t.Fatalf("%s came through a shut valve", msg.UUID)
-			default:
-			}
-			return b.backlog(b.topic, "") == 2 && transactions() == 0
+	for _, acks := range []bool{false, true} {
+		t.Run(fmt.Sprintf("acked %t", acks), func(t *testing.T) {
+			t.Parallel()
+			onEach(t, func(t *testing.T, b *bench) {
+				own, transactions := b.own()
+				b.publish("a", "b", "c")
+				messages := b.messages(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }))
+				b.receive(messages, "a").Ack()
+				msg := b.receive(messages, "b")
+				b.until("the server sees the transaction", func() bool { return transactions() == 1 })
+				reopen, left := make(chan struct{}), []string{"b", "c"}
+				gate.Of(msg.Context()).Shut(reopen)
+				if acks {
+					left = left[1:]
+					msg.Ack()
+				} else {
+					msg.Nack()
+				}
+				b.until("what was acked is committed", func() bool { return b.backlog(b.topic, "") == len(left) })
+				b.until("there is no transaction", func() bool { return transactions() == 0 && own.db.Stats().InUse == 0 })
+				for range 10 {
+					time.Sleep(20 * time.Millisecond) // two of the subscription's polls
+					n, used := transactions(), own.db.Stats().InUse
+					testkit.Require(t, n == 0 && used == 0 && !b.held(),
+						"%d transactions, and %d connections are used, while the valve is shut", n, used)
+					select {
+					case msg := <-messages:
+						t.Fatalf("%s came through a shut valve", msg.UUID)
+					default:
+					}
+				}
+				close(reopen)
+				for _, id := range left {
+					b.receive(messages, id).Ack()
+				}
+				b.drained()
+			})
 		})
-		close(reopen)
-		b.receive(messages, "b").Ack()
-		b.receive(messages, "c").Ack()
-		b.drained()
-	})
+	}
 }
 
 // Feature R12: a message that is requeued because of an outage is not counted, however often, and however late. A
@@ -93,7 +84,8 @@ func TestValveEndsBatch(t *testing.T) {
 func TestGivenBackIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.NackBackoff, *wmsql.MaxDeliveries(c), c.AckDeadline, *wmsql.SettleGrace(c) = time.Hour, 1, 200*time.Millisecond, time.Minute
+			c.NackBackoff, *wmsql.MaxDeliveries(c) = time.Hour, 1
+			c.AckDeadline, *wmsql.SettleGrace(c) = 200*time.Millisecond, time.Minute
 		})
 		b.publish("a", "b")
 		messages := b.messages(sub)
