@@ -22,8 +22,8 @@ type broker struct {
 	// lasts is how long the session of a delivery lasts: then it is cancelled, and the message delivered again,
 	// whatever becomes of it meanwhile. Nil or 0 is for as long as it takes.
 	lasts func(topic string) time.Duration
-	// deadline is an ack deadline, as a SQL subscriber has one. 0 is none.
-	deadline time.Duration
+	// deadline is the ack deadline of a delivery, as a SQL subscriber has one. Nil is none.
+	deadline func(topic string) time.Duration
 	// endless is a broker whose messages' contexts outlive their subscriber.
 	endless bool
 	// prefetch is how many messages a consumer delivers at the same time, and holds how long its adapter lets a part
@@ -187,13 +187,13 @@ func (c *consumer) deliver(ctx context.Context, topic string, k *kept, out chan<
 	if c.endless {
 		session = context.WithoutCancel(session)
 	}
-	if c.deadline > 0 {
-		session, end = context.WithTimeout(session, c.deadline)
-		defer end()
-	}
 	lost := make(chan struct{})
 	c.mu.Lock()
 	lasts := c.lasts
+	if c.deadline != nil {
+		session, end = context.WithTimeout(session, c.deadline(topic))
+		defer end()
+	}
 	c.mu.Unlock()
 	if lasts != nil {
 		if d := lasts(topic); d > 0 {

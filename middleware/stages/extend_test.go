@@ -17,14 +17,18 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// listing is a publisher that can list what waits.
+// listing is a publisher that can list what waits, and makes topics after the pattern of their source.
 type listing struct {
 	*broker
-	waiting map[string]int
-	err     error
+	waiting      map[string]int
+	made         []string
+	err, refuses error
 }
 
-func (h *listing) InitializeTopics(...string) error { return nil }
+func (h *listing) InitializeTopicsFor(source string, topics ...string) error {
+	h.made = append(append(h.made, source), topics...)
+	return h.refuses
+}
 
 func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int, error) {
 	if h.err != nil && prefix == "parcels." {
@@ -83,32 +87,20 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 // Feature D5: stage topics are made before they are subscribed to, and one that cannot be made stops the start.
 func TestStagesMakeTheirTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &maker{broker: newBroker()}
+		m := &listing{broker: newBroker()}
 		s := newStaging(t, stages.Config{Publisher: m, Stages: stages.Delays(time.Second)}, nil)
 		s.broker = m.broker
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		s.run()
 		s.stop()
 		testkit.Check(t, strings.Join(m.made, " ") == "orders orders.billing.retry.1s", "made %q", m.made)
-		m.err = errors.New("no rights")
+		m.refuses = errors.New("no rights")
 		s.again()
 		s.handle("billing", "orders", failTimes(newNote(), 0))
 		err := s.router.Run(t.Context())
-		testkit.Check(t, errors.Is(err, m.err), "started: %v", err)
+		testkit.Check(t, errors.Is(err, m.refuses), "started: %v", err)
 		testkit.Says(t, err, `stage topic "orders.billing.retry.1s" of handler "billing" cannot be used`)
 	})
-}
-
-// maker is a publisher that makes topics after the pattern of their source.
-type maker struct {
-	*broker
-	made []string
-	err  error
-}
-
-func (m *maker) InitializeTopicsFor(source string, topics ...string) error {
-	m.made = append(append(m.made, source), topics...)
-	return m.err
 }
 
 type orderPlaced struct{ Order string }
