@@ -2,7 +2,6 @@ package breaker_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,12 +28,7 @@ func TestAloneWithStages(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
-		s.service.set(func(id string) error {
-			if strings.HasPrefix(id, "poison") {
-				return errAway
-			}
-			return nil
-		})
+		s.service.set(awayFor("poison"))
 		began := time.Now()
 		s.deliver(t.Context(), h, "poison")
 		took := time.Since(began)
@@ -76,12 +70,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 		}
 		testkit.Check(t, len(stage)+len(counted) == 0, "staged %v, counted %v", stage, counted)
 
-		s.service.set(func(id string) error {
-			if id == "poison" {
-				return errAway
-			}
-			return nil
-		})
+		s.service.set(awayFor("poison"))
 		for deliveries := 1; !one("poison"); deliveries++ {
 			one(fmt.Sprint("good ", deliveries))
 			testkit.Require(t, deliveries != 10, "a message that fails alone is given back again and again")

@@ -185,7 +185,7 @@ func TestDoubtOfSharedOutage(t *testing.T) {
 	store := openStore(t, db, 5*time.Millisecond)
 	testkit.Must(db.Exec(dead))
 	i := newInstance(t, store, breaker.Config{Doubt: 100 * time.Millisecond, Probe: time.Millisecond,
-		MaxProbe: 5 * time.Millisecond}, func() error { return errBoom })
+		MaxProbe: 5 * time.Millisecond}, &service{answer: func(string) error { return errBoom }})
 	i.send(1)
 	testkit.Eventually(t, "the breaker gives up", func() bool {
 		return len(i.log.Lines(watermill.ErrorLogLevel, "unknown meaning")) == 1

@@ -3,6 +3,7 @@ package breaker_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,12 +37,7 @@ func newMessage(ctx context.Context, id string) *message.Message {
 type service struct {
 	mu     sync.Mutex
 	answer func(id string) error // nil: success
-	calls  []call
-}
-
-type call struct {
-	id string
-	at time.Time
+	calls  []time.Time
 }
 
 func (s *service) set(answer func(id string) error) {
@@ -55,7 +51,7 @@ func (s *service) fail(err error) { s.set(func(string) error { return err }) }
 func (s *service) handle(msg *message.Message) ([]*message.Message, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls = append(s.calls, call{msg.UUID, time.Now()})
+	s.calls = append(s.calls, time.Now())
 	if s.answer == nil {
 		return nil, nil
 	}
@@ -66,8 +62,8 @@ func (s *service) handle(msg *message.Message) ([]*message.Message, error) {
 func (s *service) since(at time.Time) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.calls {
-		if !c.at.Before(at) {
+	for _, call := range s.calls {
+		if !call.Before(at) {
 			n++
 		}
 	}
@@ -76,5 +72,15 @@ func (s *service) since(at time.Time) (n int) {
 
 // count counts all calls.
 func (s *service) count() int { return s.since(time.Time{}) }
+
+// awayFor is the answer of a service that is away for messages whose ids have a prefix.
+func awayFor(prefix string) func(id string) error {
+	return func(id string) error {
+		if strings.HasPrefix(id, prefix) {
+			return errAway
+		}
+		return nil
+	}
+}
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }

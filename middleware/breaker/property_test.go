@@ -112,8 +112,7 @@ func TestShareOpens(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		s.consume(t, 30, ids(300))
 		s.checkAllHandled(t, 300)
-		if c := s.first(); c.To != breaker.Open || c.Reason != breaker.ReasonShare || fmt.Sprint(c.Cause) != "boom" {
-			t.Errorf("%+v", c)
-		}
+		c := s.changes[0]
+		testkit.Check(t, c.To == breaker.Open && c.Reason == breaker.ReasonShare && fmt.Sprint(c.Cause) == "boom", "%+v", c)
 	})
 }

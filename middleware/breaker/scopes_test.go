@@ -26,17 +26,10 @@ func scoped(t *testing.T, test func(t *testing.T, s *sim, asked *atomic.Int64)) 
 	}}, func(t *testing.T, s *sim) { test(t, s, &asked) })
 }
 
-func badIsAway(id string) error {
-	if strings.HasPrefix(id, "bad") {
-		return errAway
-	}
-	return nil
-}
-
 // Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
 func TestScopes(t *testing.T) {
 	scoped(t, func(t *testing.T, s *sim, _ *atomic.Int64) {
-		s.service.set(badIsAway)
+		s.service.set(awayFor("bad"))
 		h := s.handler(t)
 		var all sync.WaitGroup
 		fail := func(scope string) {
@@ -73,7 +66,7 @@ func TestScopesAreForgotten(t *testing.T) {
 			s.deliver(t.Context(), h, fmt.Sprintf("tenant%d/message", i))
 		}
 		s.dead = map[string]error{}
-		s.service.set(badIsAway)
+		s.service.set(awayFor("bad"))
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("bad/", i)) })

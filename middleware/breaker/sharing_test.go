@@ -17,16 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// downstream is what the handlers of instances call.
-type downstream struct{ away atomic.Bool }
-
-func (d *downstream) answer() error {
-	if d.away.Load() {
-		return errAway
-	}
-	return nil
-}
-
 // instance is one process of a service: a router with the handler billing behind a breaker.
 type instance struct {
 	t       *testing.T
@@ -43,7 +33,7 @@ func openStore(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
 	return testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
 }
 
-func newInstance(t *testing.T, store *breaker.Store, config breaker.Config, answer func() error) *instance {
+func newInstance(t *testing.T, store *breaker.Store, config breaker.Config, down *service) *instance {
 	t.Helper()
 	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
 	config.Logger, config.Store = &i.log, store
@@ -51,9 +41,9 @@ func newInstance(t *testing.T, store *breaker.Store, config breaker.Config, answ
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(i.breaker.Plugin)
 		router.AddMiddleware(i.breaker.Middleware)
-		router.AddConsumerHandler("billing", "orders", i.source, func(*message.Message) error {
+		router.AddConsumerHandler("billing", "orders", i.source, func(msg *message.Message) error {
 			i.calls.Add(1)
-			err := answer()
+			_, err := down.handle(msg)
 			if err == nil {
 				i.handled.Add(1)
 			}
@@ -90,17 +80,17 @@ VALUES ('shop', 'billing', '', 'dead', 'open', 'share', 'boom', '', 1, 900000000
 // closes them all. An outage of an instance that died expires.
 func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var down, fine downstream
+		var down, fine service
 		store := func() *breaker.Store { return openStore(t, d.Open(t, address), 200*time.Millisecond) }
-		finds, hears := newInstance(t, store(), patient, down.answer), newInstance(t, store(), patient, fine.answer)
-		probes := newInstance(t, store(), breaker.Config{}, down.answer)
-		down.away.Store(true)
+		finds, hears := newInstance(t, store(), patient, &down), newInstance(t, store(), patient, &fine)
+		probes := newInstance(t, store(), breaker.Config{}, &down)
+		down.fail(errAway)
 		finds.send(3)
 		finds.until(breaker.ReasonAway)
 		hears.until(breaker.ReasonShared)
 		probes.until(breaker.ReasonShared)
 		testkit.Equal(t, "calls in an instance that only heard of the outage", hears.calls.Load(), 0)
-		down.away.Store(false)
+		down.fail(nil)
 		probes.send(1)
 		testkit.Eventually(t, "the held messages are handled", func() bool {
 			return finds.handled.Load() == 3 && probes.handled.Load() == 1
@@ -128,16 +118,16 @@ func TestSharedOutage(t *testing.T) {
 // on with its outage, which that proves nothing against.
 func TestSharedProofStands(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var down downstream
+		var down service
 		db := d.Open(t, address)
 		exec := func(statement string) {
 			t.Helper()
 			testkit.Eventually(t, statement, func() bool { _, err := db.Exec(statement); return err == nil })
 		}
 		finds := func(service string, every time.Duration) (i *instance, known func()) {
-			down.away.Store(true)
+			down.fail(errAway)
 			store := testkit.Must(breaker.NewStoreEvery(t.Context(), db, service, every))
-			i = newInstance(t, store, patient, down.answer)
+			i = newInstance(t, store, patient, &down)
 			i.send(3)
 			i.until(breaker.ReasonAway)
 			known = func() {
@@ -155,14 +145,14 @@ func TestSharedProofStands(t *testing.T) {
 			one, _ := finds(fmt.Sprint("shop-", n), time.Millisecond)
 			all = append(all, one)
 		}
-		down.away.Store(false)
+		down.fail(nil)
 		exec(`DELETE FROM spillway_outages WHERE instance <> ''`) // what a proof does
 		for _, one := range all {
 			one.until("")
 			one.stop()
 		}
 		one, known := finds("shop", 20*time.Millisecond)
-		down.away.Store(false)
+		down.fail(nil)
 		calls := one.calls.Load()
 		meanwhile := func(statement string) {
 			t.Helper()
@@ -185,14 +175,14 @@ func TestSharedProofStands(t *testing.T) {
 // released by hand.
 func TestSharedFreeze(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var fine downstream
+		var fine service
 		store := openStore(t, d.Open(t, address), 20*time.Millisecond)
-		first := newInstance(t, store, breaker.Config{}, fine.answer)
+		first := newInstance(t, store, breaker.Config{}, &fine)
 		for _, handler := range []string{"billing", ""} {
 			testkit.NoError(t, store.Freeze(t.Context(), handler, "bank upgrade", "ann"))
 			first.until("bank upgrade")
 			own := openStore(t, d.Open(t, address), 20*time.Millisecond)
-			later := newInstance(t, own, breaker.Config{}, fine.answer)
+			later := newInstance(t, own, breaker.Config{}, &fine)
 			isFrozen := func(all []breaker.Status) bool {
 				return len(all) == 1 && all[0].State == breaker.Frozen && all[0].Actor == "ann" && !all[0].Since.IsZero()
 			}
@@ -226,16 +216,16 @@ func TestSharedFreeze(t *testing.T) {
 
 // Feature R12: while the store is away each instance decides for itself. One Error line says so.
 func TestStoreAway(t *testing.T) {
-	var down downstream
+	var down service
 	db := databases.SQLite.New(t)
-	i := newInstance(t, openStore(t, db, 20*time.Millisecond), breaker.Config{}, down.answer)
+	i := newInstance(t, openStore(t, db, 20*time.Millisecond), breaker.Config{}, &down)
 	testkit.Must(db.Exec(`DROP TABLE spillway_outages`))
-	down.away.Store(true)
+	down.fail(errAway)
 	i.send(3)
 	i.until(breaker.ReasonAway)
 	lines := func() int { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) }
 	testkit.Eventually(t, "the log says so", func() bool { return lines() == 1 })
-	down.away.Store(false)
+	down.fail(nil)
 	testkit.Eventually(t, "all are handled", func() bool { return i.handled.Load() == 3 })
 	i.until("")
 	i.stop()

@@ -146,10 +146,3 @@ func (s *sim) checkAllHandled(t rapid.TB, n int) {
 	testkit.Check(t, len(s.handled) == n && len(s.dead) == 0,
 		"of %d messages %d were handled, and %d are dead: %v", n, len(s.handled), len(s.dead), s.dead)
 }
-
-// first returns the first change.
-func (s *sim) first() breaker.Change {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.changes[0]
-}
