@@ -2,6 +2,7 @@ package stages_test
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -43,11 +44,7 @@ func (l *letters) Close() error { return nil }
 func (l *letters) all() map[string]poison.Letter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := map[string]poison.Letter{}
-	for id, letter := range l.kept {
-		all[id] = letter
-	}
-	return all
+	return maps.Clone(l.kept)
 }
 
 func newStaging(t *testing.T, config stages.Config, logger watermill.LoggerAdapter, queue ...*poison.Queue) *staging {

@@ -39,14 +39,3 @@ func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 
 // inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
 type inBubble struct{ rapid.TB }
-
-// publisher takes everything.
-type publisher struct{}
-
-func (*publisher) Publish(string, ...*message.Message) error { return nil }
-func (*publisher) Close() error                              { return nil }
-
-func publish(t testing.TB, pub message.Publisher, topic string, messages ...*message.Message) {
-	t.Helper()
-	testkit.NoError(t, pub.Publish(topic, messages...))
-}

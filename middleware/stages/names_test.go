@@ -19,15 +19,14 @@ import (
 // stagesConfig is one that is complete.
 func stagesConfig(t testing.TB) stages.Config {
 	b := newBroker()
-	return stages.Config{
-		Publisher: b, Subscriber: func(string, string) (message.Subscriber, error) { return b.consumer(), nil },
-	}
+	subscriber := func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
+	return stages.Config{Publisher: b, Subscriber: subscriber}
 }
 
 // Conventions: a configuration with which messages could be lost, or wait for good, is an error that names the field.
 func TestConfigRefused(t *testing.T) {
 	for want, change := range map[string]func(*stages.Config){
-		"Publisher is nil":       func(c *stages.Config) { c.Publisher = (*publisher)(nil) },
+		"Publisher is nil":       func(c *stages.Config) { c.Publisher = (*broker)(nil) },
 		"Subscriber is nil":      func(c *stages.Config) { c.Subscriber = nil },
 		"Jitter is 1.5":          func(c *stages.Config) { c.Jitter = 1.5 },
 		"Stages[1].Delay is 5ns": func(c *stages.Config) { c.Stages = stages.Delays(time.Second, 5) },
@@ -40,7 +39,7 @@ func TestConfigRefused(t *testing.T) {
 	} {
 		config := stagesConfig(t)
 		change(&config)
-		testkit.Says(t, testkit.Err(stages.New(newQueue(t, &publisher{}), config)), want)
+		testkit.Says(t, testkit.Err(stages.New(newQueue(t, testkit.Nowhere{}), config)), want)
 	}
 	testkit.Says(t, testkit.Err(stages.New(nil, stagesConfig(t))), "the queue is nil")
 }
@@ -77,7 +76,7 @@ func TestStagesAddRefused(t *testing.T) {
 			}
 			return b.consumer(), nil
 		}
-		later := testkit.Must(stages.New(newQueue(t, &publisher{}), config))
+		later := testkit.Must(stages.New(newQueue(t, testkit.Nowhere{}), config))
 		router := newRouter(t)
 		_, err := later.AddConsumerHandler(router, "billing", "orders", b.consumer(), nobody)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"billing"`) {
@@ -97,7 +96,7 @@ func TestStagesNamesRefused(t *testing.T) {
 	config.Subscriber = func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
 	config.Naming = perTopic
 	config.Naming.Names = map[string]string{"itself.retry.5s": "itself"}
-	later := testkit.Must(stages.New(newQueue(t, &publisher{}), config))
+	later := testkit.Must(stages.New(newQueue(t, testkit.Nowhere{}), config))
 	router := newRouter(t)
 	add := func(name, topic string) error {
 		_, err := later.AddConsumerHandler(router, name, topic, b.consumer(), func(*message.Message) error { return nil })

@@ -29,40 +29,59 @@ func failTimes(n *note, times int) message.NoPublishHandlerFunc {
 	}
 }
 
-// errOwnWords is a refusal for size that a rule alone knows.
-var errOwnWords = errors.New("body exceeds the quota")
-
-// Promise P4: what a stage will never take is set aside with the handler's failure, and those behind it go on.
-func TestStageNeverTakes(t *testing.T) {
-	for name, refuses := range map[string]func(string, *message.Message) error{
-		"too large": func(string, *message.Message) error { return fmt.Errorf("kafka: %w", classify.ErrTooLarge) },
-		"refused":   func(string, *message.Message) error { return fmt.Errorf("amqp: %w", classify.ErrRefused) },
-		"own words": func(string, *message.Message) error { return errOwnWords },
-		"panics":    func(string, *message.Message) error { panic("a bug in the marshaler") },
-		"goexit":    func(string, *message.Message) error { runtime.Goexit(); return nil },
+// Promises P1, P4: a stage that refuses for a moment is asked again, while the handler is not. What a stage will never
+// take, in words that a rule alone knows too, is set aside with the handler's failure, and those behind it go on.
+func TestStageRefuses(t *testing.T) {
+	errOwnWords, notLeader := errors.New("body exceeds the quota"), errors.New("not the leader")
+	rule := classify.Is(errOwnWords, classify.Verdict{TooLarge: true})
+	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{rule}}))
+	always := func(err error) func(int) error { return func(int) error { return err } }
+	times := func(n int) func(int) error {
+		return func(asked int) error {
+			if asked <= n {
+				return notLeader
+			}
+			return nil
+		}
+	}
+	for name, row := range map[string]struct {
+		refuses        func(asked int) error
+		asked, handled int
+		dead           bool
+	}{
+		"not the leader, once":  {times(1), 2, 2, false},
+		"not the leader, twice": {times(2), 3, 2, false},
+		"not the leader, more":  {times(3), 4, 3, false},
+		"too large":             {always(fmt.Errorf("kafka: %w", classify.ErrTooLarge)), 1, 1, true},
+		"refused":               {always(fmt.Errorf("amqp: %w", classify.ErrRefused)), 1, 1, true},
+		"own words":             {always(errOwnWords), 1, 1, true},
+		"panics":                {func(int) error { panic("a bug in the marshaler") }, 3, 1, true},
+		"goexit":                {func(int) error { runtime.Goexit(); return nil }, 1, 1, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			classifier, err := classify.New(classify.Config{Rules: []classify.Rule{classify.Is(errOwnWords, classify.Verdict{TooLarge: true})}})
-			testkit.NoError(t, err)
 			queue := testkit.Must(
 				poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}}))
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue)
+			s, n, asked := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue), newNote(), 0
 			s.broker.refuses = func(topic string, msg *message.Message) error {
-				if topic != "orders" && msg.UUID == "bad" {
-					return refuses(topic, msg)
+				if topic == "orders" || msg.UUID != "bad" {
+					return nil
+				}
+				asked++
+				return row.refuses(asked)
+			}
+			s.handle("billing", "orders", func(msg *message.Message) error {
+				if n.add(msg); msg.Metadata[poison.KeyRetryStage] == "" {
+					return errBoom
 				}
 				return nil
-			}
-			n := newNote()
-			s.handle("billing", "orders", failTimes(n, 1))
+			})
 			s.passes(time.Minute, "bad", "good")
-			letter, ok := s.letters.all()["bad"]
-			if !ok || len(n.of("bad")) != 1 || len(n.of("good")) != 2 || len(s.broker.left()["orders"]) != 0 {
-				t.Fatalf("%s: letters %v, handled %v, %v", name, s.letters.all(), n.of("bad"), n.of("good"))
-			}
-			if name != "goexit" && (letter.Failure.Reason != classify.ReasonUnknownMaxRetries || letter.Failure.Attempts != 1) {
-				t.Errorf("%s: %+v", name, letter.Failure)
-			}
+			letter, dead := s.letters.all()["bad"]
+			testkit.Check(t, dead == row.dead && asked == row.asked && len(n.of("bad")) == row.handled &&
+				len(n.of("good")) == 2 && len(s.broker.left()["orders"]) == 0,
+				"%s: asked %d times, handled %v, %v, letter %v", name, asked, n.of("bad"), n.of("good"), letter)
+			testkit.Check(t, !dead || name == "goexit" || letter.Failure.Attempts == 1 &&
+				letter.Failure.Reason == classify.ReasonUnknownMaxRetries, "%s: %+v", name, letter.Failure)
 		})
 	}
 }

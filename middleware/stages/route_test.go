@@ -1,7 +1,6 @@
 package stages_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,45 +46,4 @@ func TestStagesRetryAfter(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Promise P1: a stage that refuses for a moment is asked again, while the handler is not; one that says too large is
-// not.
-func TestStageAskedAgain(t *testing.T) {
-	for name, row := range map[string]struct {
-		err                       error
-		refusals                  int
-		asked, handled, deadTimes int
-	}{
-		"not the leader, once":  {errors.New("not the leader"), 1, 2, 2, 0},
-		"not the leader, twice": {errors.New("not the leader"), 2, 3, 2, 0},
-		"not the leader, more":  {errors.New("not the leader"), 3, 4, 3, 0},
-		"too large":             {classify.ErrTooLarge, 1, 1, 1, 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Minute)}, nil)
-			asked := 0
-			s.broker.refuses = func(topic string, _ *message.Message) error {
-				if topic == "orders" {
-					return nil
-				}
-				if asked++; asked <= row.refusals {
-					return row.err
-				}
-				return nil
-			}
-			n := newNote()
-			s.handle("billing", "orders", func(msg *message.Message) error {
-				n.add(msg)
-				if msg.Metadata[poison.KeyRetryStage] == "" {
-					return errBoom
-				}
-				return nil
-			})
-			s.passes(time.Hour, "1")
-			if asked != row.asked || len(n.of("1")) != row.handled || len(s.letters.all()) != row.deadTimes {
-				t.Errorf("%s: asked %d times, handled %v, letters %v", name, asked, n.of("1"), s.letters.all())
-			}
-		})
-	}
 }

@@ -2,14 +2,12 @@ package stages_test
 
 import (
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -88,39 +86,31 @@ func TestStageStopped(t *testing.T) {
 
 // Feature R5: no more of a stage's messages are handled at the same time than its Concurrency, however many are due.
 func TestStageConcurrency(t *testing.T) {
-	for limit, want := range map[int]int{1: 1, 3: 3, 0: 20} {
+	for limit, want := range map[int]int64{1: 1, 3: 3, 0: 20} {
 		synctest.Test(t, func(t *testing.T) {
-			b := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 			s := newStaging(t, stages.Config{
-				Stages: []stages.Stage{{Delay: time.Minute, Concurrency: limit}}, Jitter: -1, Publisher: b,
-				Subscriber: func(string, string) (message.Subscriber, error) { return b, nil },
+				Stages: []stages.Stage{{Delay: time.Minute, Concurrency: limit}}, Jitter: -1,
 			}, nil)
-			var mu sync.Mutex
-			busy, most, done := 0, 0, 0
-			if _, err := s.stages.AddConsumerHandler(s.router, "billing", "orders", b, func(msg *message.Message) error {
+			s.broker.prefetch = 20
+			var busy, most, done atomic.Int64
+			s.handle("billing", "orders", func(msg *message.Message) error {
 				if msg.Metadata[poison.KeyRetryStage] == "" {
 					return errBoom
 				}
-				mu.Lock()
-				busy++
-				most = max(most, busy)
-				mu.Unlock()
+				most.Store(max(most.Load(), busy.Add(1))) // one processor runs the bubble
 				time.Sleep(time.Second)
-				mu.Lock()
-				defer mu.Unlock()
-				busy--
-				done++
+				busy.Add(-1)
+				done.Add(1)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			})
 			s.run()
 			for i := range 20 {
-				publish(t, b, "orders", newMessage(fmt.Sprint(i)))
+				s.publish("orders", fmt.Sprint(i))
 			}
 			time.Sleep(2 * time.Minute)
 			s.stop()
-			testkit.Check(t, most == want && done == 20, "limit %d: %d at the same time, %d done", limit, most, done)
+			testkit.Check(t, most.Load() == want && done.Load() == 20, "limit %d: %d at the same time, %d done", limit,
+				most.Load(), done.Load())
 		})
 	}
 }
