@@ -122,9 +122,9 @@ func TestOutputsDeadline(t *testing.T) {
 		msg, start := newMessage("1"), time.Now()
 		msg.SetContext(ctx)
 		err := route(o, decorate(t, o, pub), msg, producing("a"))
-		if took := time.Since(start); err != nil || took != 9*time.Second || pub.tries("a") != 4 {
-			t.Fatalf("%d tries in %s, error %v", pub.tries("a"), took, err)
-		}
+		took := time.Since(start)
+		testkit.Require(t, err == nil && took == 9*time.Second && pub.tries("a") == 4,
+			"%d tries in %s, error %v", pub.tries("a"), took, err)
 		wantSetAside(t, dead.letters(t)[0], "a", errBoom)
 	})
 }
@@ -143,9 +143,9 @@ func TestOutputsCountTheHandler(t *testing.T) {
 			return producing("a")(m)
 		})(newMessage("1")))
 		testkit.NoError(t, decorate(t, o, pub).Publish("invoices", out...))
-		if l := dead.letters(t)[0]; l.Failure.Attempts != 3 || pub.tries("a") != 7 || l.Failure.Reason != classify.ReasonOutput {
-			t.Fatalf("the letter counts %d attempts, the publisher %d", l.Failure.Attempts, pub.tries("a"))
-		}
+		l := dead.letters(t)[0]
+		testkit.Require(t, l.Failure.Attempts == 3 && pub.tries("a") == 7 && l.Failure.Reason == classify.ReasonOutput,
+			"the letter counts %d attempts, the publisher %d", l.Failure.Attempts, pub.tries("a"))
 	})
 }
 

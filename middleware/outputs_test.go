@@ -111,9 +111,9 @@ func TestRefusedOutputs(t *testing.T) {
 				msg := newMessage("1")
 				err := route(o, decorate(t, o, pub), msg, producing(row.outputs...))
 				testkit.Require(t, err == nil, "the source is nacked: %v", err)
-				if got := strings.Join(pub.ids(), " "); got != row.taken || pub.tries(row.refused) != row.tries {
-					t.Errorf("published %q, tried %q %d times", got, row.refused, pub.tries(row.refused))
-				}
+				got := strings.Join(pub.ids(), " ")
+				testkit.Check(t, got == row.taken && pub.tries(row.refused) == row.tries,
+					"published %q, tried %q %d times", got, row.refused, pub.tries(row.refused))
 				letters := dead.letters(t)
 				testkit.Require(t, len(letters) == map[bool]int{true: 1}[row.aside], "%d letters", len(letters))
 				if row.aside {
@@ -165,9 +165,9 @@ func TestOutputHooks(t *testing.T) {
 			panic(err)
 		}})
 		err := route(o, decorate(t, o, pub), newMessage("1"), producing("a"))
-		if errorsLogged := len(logger.Captured()[watermill.ErrorLogLevel]); err != nil || told != 2 || errorsLogged != 4 {
-			t.Fatalf("told %d times, logged %d errors, got %v", told, errorsLogged, err)
-		}
+		errorsLogged := len(logger.Captured()[watermill.ErrorLogLevel])
+		testkit.Require(t, err == nil && told == 2 && errorsLogged == 4,
+			"told %d times, logged %d errors, got %v", told, errorsLogged, err)
 	})
 }
 
@@ -216,9 +216,9 @@ func TestTieIsUsedOnce(t *testing.T) {
 	for range 3 {
 		testkit.Equal(t, "an untied refusal became", decorated.Publish("invoices", out[0].CopyWithContext()), errBoom)
 	}
-	if lines := logger.Captured()[watermill.InfoLogLevel]; len(dead.ids()) != 0 || len(lines) != 1 || !slices.Equal(pub.ids(), []string{"a"}) {
-		t.Errorf("%d letters, logged %v", len(dead.ids()), lines)
-	}
+	lines := logger.Captured()[watermill.InfoLogLevel]
+	testkit.Check(t, len(dead.ids()) == 0 && len(lines) == 1 && slices.Equal(pub.ids(), []string{"a"}),
+		"%d letters, logged %v", len(dead.ids()), lines)
 }
 
 // Decision 15: our keys on an output are its producer's word, however much its source looks like a letter or comes out

@@ -81,9 +81,9 @@ func TestMaxElapsed(t *testing.T) {
 	}{{10 * time.Second, 9 * time.Second, 4}, {9 * time.Second, 9 * time.Second, 4}, {9*time.Second - 1, 6 * time.Second, 3}, {1, 0, 1}} {
 		config := forever(3 * time.Second)
 		config.MaxElapsed = row.limit
-		if calls, took, _ := timed(t, config, 0, errBoom); calls != row.calls || took != row.took {
-			t.Errorf("limit %s: %d attempts in %s, want %d in %s", row.limit, calls, took, row.calls, row.took)
-		}
+		calls, took, _ := timed(t, config, 0, errBoom)
+		testkit.Check(t, calls == row.calls && took == row.took,
+			"limit %s: %d attempts in %s, want %d in %s", row.limit, calls, took, row.calls, row.took)
 	}
 }
 

@@ -42,9 +42,9 @@ func spentBudget(t *testing.T, config middleware.RetryConfig) (*middleware.Retry
 func TestBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Backoff: every(time.Second), MaxElapsed: 5 * time.Second})
-		if spent := r.Budgets(); len(spent) != 1 || spent[0] != (middleware.BudgetSpent{Traffic: middleware.TrafficLive}) {
-			t.Errorf("spent budgets: %+v", spent)
-		}
+		spent := r.Budgets()
+		testkit.Check(t, len(spent) == 1 && spent[0] == (middleware.BudgetSpent{Traffic: middleware.TrafficLive}),
+			"spent budgets: %+v", spent)
 		h, calls := failing(2, errBoom)
 		start := time.Now()
 		_, err := r.Middleware(h)(newMessage("1"))
@@ -187,9 +187,9 @@ func TestBudgetOfStage(t *testing.T) {
 		for name, err := range map[string]error{"success": nil, "permanent": classify.Permanent(errBoom)} {
 			testkit.Equal(t, name+": 1000 messages take", handle(1000, err), 0)
 		}
-		if took := handle(100, errBoom); took < 85*time.Second || took > 95*time.Second {
-			t.Errorf("100 failures take %s, at one a second after ten", took)
-		}
+		took := handle(100, errBoom)
+		testkit.Check(t, took >= 85*time.Second && took <= 95*time.Second,
+			"100 failures take %s, at one a second after ten", took)
 	})
 }
 

@@ -213,9 +213,8 @@ func TestJavaStackHash(t *testing.T) {
 			"\n\tat a.B.c(B.java:" + line + ")\n\tat java.base/java.lang.Thread.run(Thread.java:840)\nCaused by: F: (" + first + ")\n\t... 2 more\n"}
 		return Read(msg).Failure.StackHash
 	}
-	if one, other := hash("order 42", "7"), hash("order 43 (again)", "7"); one != other || one == "" {
-		t.Errorf("%q and %q for one place", one, other)
-	}
+	one, other := hash("order 42", "7"), hash("order 43 (again)", "7")
+	testkit.Check(t, one == other && one != "", "%q and %q for one place", one, other)
 	testkit.Check(t, hash("order 42", "7") != hash("order 42", "8"), "one hash for two places")
 	msg := message.NewMessage("", nil)
 	msg.Metadata = message.Metadata{springException: "E", "kafka_dlt-exception-stacktrace": "no frames"}

@@ -2,12 +2,21 @@ package poison
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // FuzzDecode gives every key of the contract a hostile value and holds what is read and written again to its bounds.
@@ -58,10 +67,86 @@ func FuzzDecode(f *testing.F) {
 		testkit.Require(t, isLetter(again), "encoded again it is no letter")
 		second, err := Decode(again)
 		testkit.Require(t, err == nil, "what was encoded does not decode: %v", err)
-		if o := l.Origin; strings.HasPrefix(o.Partition, "-") && msg.Metadata[KeyOriginalPartition] == "" {
-			t.Fatalf("believed %+v", o)
-		}
+		o := l.Origin
+		testkit.Require(t, !strings.HasPrefix(o.Partition, "-") || msg.Metadata[KeyOriginalPartition] != "",
+			"believed %+v", o)
 		testkit.Require(t, second.Origin.Topic == l.Origin.Topic && second.Redrive.Count == l.Redrive.Count &&
 			second.Failure.Attempts == l.Failure.Attempts, "not stable:\n%+v\n%+v", l, second)
 	})
+}
+
+// BenchmarkLetter is the whole way from a failed message to the letter that is published: cause, stack, hash, texts.
+func BenchmarkLetter(b *testing.B) {
+	queue := newQueue(b, &sink{}, QueueConfig{})
+	failure := &classify.Failure{}
+	attempts.Add(failure, panicking(errors.New("index out of range")), classify.Verdict{Class: classify.ClassPermanent, Reason: "panic"}, time.Now())
+	msg := message.NewMessage("0d9f6f2e-3c5b-4f0e-9b57-6c3d9a1f7c11", make([]byte, 1024))
+	for _, k := range []string{"tenant", "event-type", "trace-id", "content-type", "schema"} {
+		msg.Metadata.Set(k, "value of "+k)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l := queue.letter(msg.Copy(), failure, naming.Source{Topic: "orders", Handler: "billing"}, false)
+		_ = l.encode(queue.limits)
+	}
+}
+
+// strictSink takes letters for topics that were made, and while it is down makes and takes none.
+type strictSink struct {
+	sink
+	mu     sync.Mutex
+	made   []string
+	asked  int
+	down   bool
+	denied bool // it may not make topics, and has all of them
+}
+
+func (s *strictSink) InitializeTopics(topics ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked++; s.down || s.denied {
+		return errors.New("not now")
+	}
+	s.made = append(s.made, topics...)
+	return nil
+}
+
+func (s *strictSink) Publish(topic string, messages ...*message.Message) error {
+	s.mu.Lock()
+	missing := s.down || !s.denied && !slices.Contains(s.made, topic)
+	s.mu.Unlock()
+	if missing {
+		return fmt.Errorf("no topic %q", topic)
+	}
+	return s.sink.Publish(topic, messages...)
+}
+
+// perHandler names dead-letter topics after the handler too.
+var perHandler = naming.Scheme{DeadLetter: "{topic}.{handler}.dlq", Invalid: "{topic}.{handler}.invalid"}
+
+// Feature D5, promise P4: a topic whose name was not known at the start is made before its first letter, and once.
+// Names that are known are made at the start, those of all classes.
+func TestFirstLetterMakesTopic(t *testing.T) {
+	for name, scheme := range map[string]naming.Scheme{"handler": perHandler, "class": {DeadLetter: "{topic}.{class}"}} {
+		t.Run(name, func(t *testing.T) {
+			dead, last := &strictSink{}, &strictSink{}
+			config := QueueConfig{Shared: settings.Shared{Naming: scheme}, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
+				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
+			})
+			topic := scheme.DeadLetterTopic(naming.Source{Topic: "orders", Handler: "billing", Class: classify.ClassTransient})
+			testkit.Check(t, slices.Contains(dead.made, topic) == (name == "class"),
+				"at the start there are %v", dead.made)
+			for i := range 5 {
+				r.publish(message.NewMessage(fmt.Sprint(i), nil))
+				eventually(t, "it is there", func() bool { return dead.topics() == fmt.Sprint(topic, ":", i+1) })
+			}
+			testkit.Check(t, last.topics() == "" && slices.Contains(last.made, "last"),
+				"the fallback made %v and has %q", last.made, last.topics())
+			dead.mu.Lock()
+			defer dead.mu.Unlock()
+			n := len(slices.DeleteFunc(dead.made, func(made string) bool { return made != topic }))
+			testkit.Check(t, n == 1, "made %d times", n)
+		})
+	}
 }

@@ -148,9 +148,9 @@ func TestUnpackHostile(t *testing.T) {
 	} {
 		msg := message.NewMessage("m", nil)
 		msg.Metadata = message.Metadata{KeyFailureClass: "permanent", KeyOriginalMetadata: encoded}
-		if l := Read(msg); l.Original.UUID != "m" || len(l.Original.Metadata) != 0 {
-			t.Errorf("%s: id %q, metadata %q", name, l.Original.UUID, l.Original.Metadata)
-		}
+		l := Read(msg)
+		testkit.Check(t, l.Original.UUID == "m" && len(l.Original.Metadata) == 0,
+			"%s: id %q, metadata %q", name, l.Original.UUID, l.Original.Metadata)
 	}
 	forged := pack("\x05other\x10x-original-topic\x08payments\x06tenant\x04acme")
 	msg := message.NewMessage("m", nil)
@@ -160,9 +160,9 @@ func TestUnpackHostile(t *testing.T) {
 	}
 	dead := &sink{}
 	placedBy(t, dead, QueueConfig{}, msg)
-	if got := dead.in("unknown.dlq"); len(got) != 1 || got[0].UUID != "m" || got[0].Metadata["tenant"] != "" {
-		t.Errorf("a live topic's message was unpacked: %v", got)
-	}
+	got := dead.in("unknown.dlq")
+	testkit.Check(t, len(got) == 1 && got[0].UUID == "m" && got[0].Metadata["tenant"] == "",
+		"a live topic's message was unpacked: %v", got)
 }
 
 // Feature V3, D6: however long the names are that a letter tells, its counts are not cut.
@@ -210,9 +210,9 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 		msg := message.NewMessage("m", nil)
 		msg.Metadata = message.Metadata{KeyOriginalTopic: "unknown", KeyOriginalKey: "tenant-2", KeyOriginalOffset: "7", KeyRedriveCount: "1"}
 		placedBy(t, dead, QueueConfig{Origin: func(*message.Message) Origin { return known }}, msg)
-		if l := Read(dead.in("unknown.dlq")[0]); string(l.Origin.Key) != string(known.Key) || l.Origin.Offset != "7" || l.Redrive.Count != 1 {
-			t.Errorf("%s: %+v", name, l.Origin)
-		}
+		l := Read(dead.in("unknown.dlq")[0])
+		testkit.Check(t, string(l.Origin.Key) == string(known.Key) && l.Origin.Offset == "7" && l.Redrive.Count == 1,
+			"%s: %+v", name, l.Origin)
 	}
 }
 

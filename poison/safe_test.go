@@ -66,9 +66,8 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 	got := testkit.Must(Decode(throughHeaders(t, encoded)))
 	testkit.Check(t, got.Original.Equals(l.Original), "the original is %v %v", got.Original.UUID, got.Original.Metadata)
 	got.Original, l.Original = nil, nil
-	if want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got); want != have {
-		t.Errorf("decoded\n%s\nwant\n%s", have, want)
-	}
+	want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got)
+	testkit.Check(t, want == have, "decoded\n%s\nwant\n%s", have, want)
 }
 
 // Feature H1, promise P2: ids and metadata that headers would change or lose come back as they were, and so they do

@@ -97,9 +97,8 @@ func TestErrorsAreLogged(t *testing.T) {
 			retries := 0
 			for _, line := range append(logger.Lines(watermill.InfoLogLevel, ""), logger.Errors()...) {
 				all := fmt.Sprint(line.Text, line.Err, line.Fields)
-				if strings.Contains(all, "4242") || strings.Contains(all, "payload") || len(all) > 2<<10 {
-					t.Errorf("level %d: %.300s", line.Level, all)
-				}
+				testkit.Check(t, !strings.Contains(all, "4242") && !strings.Contains(all, "payload") &&
+					len(all) <= 2<<10, "level %d: %.300s", line.Level, all)
 				cause := fmt.Sprint(line.Err, line.Fields["error"])
 				if line.Text == "The handler failed and is called again" && line.Level == watermill.InfoLogLevel {
 					retries++
@@ -114,9 +113,9 @@ func TestErrorsAreLogged(t *testing.T) {
 				testkit.Check(t, line.Level == c.level && strings.Contains(cause, c.cause),
 					"level %d, cause %.100q", line.Level, cause)
 			}
-			if wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]; len(logger.Errors()) != wantLines || retries != c.retries {
-				t.Errorf("%d Error lines, %d retries: %v", len(logger.Errors()), retries, logger.Errors())
-			}
+			wantLines := map[watermill.LogLevel]int{watermill.ErrorLogLevel: 1}[c.level]
+			testkit.Check(t, len(logger.Errors()) == wantLines && retries == c.retries,
+				"%d Error lines, %d retries: %v", len(logger.Errors()), retries, logger.Errors())
 		})
 	}
 }

@@ -1,20 +1,30 @@
 package frontdoor_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Decision 13: Health shows the channel's own stores that are away, with or without a guard.
@@ -50,8 +60,7 @@ func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 // decorators. A MaxHold that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
-	ch, err := spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Breaker: &breaker.Config{MaxHold: time.Hour}})
-	testkit.NoError(t, err)
+	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: b.Letters, Logger: log, Breaker: &breaker.Config{MaxHold: time.Hour}}))
 	var deliveries atomic.Int64
 	attach := func(router *message.Router) {
 		ch.Attach(router)
@@ -65,4 +74,105 @@ func TestHoldFitsSubscriber(t *testing.T) {
 	testkit.Eventually(t, "it is given back, again and again", func() bool { return deliveries.Load() > 3 })
 	testkit.Check(t, log.Has("hold is too long for the broker", "config", "Config.Breaker.MaxHold"),
 		"the log does not say that MaxHold is cut")
+}
+
+// Promises P1, P3, P7, decision 13: the store of keys, that of the crash limit and that of messages that wait for a
+// stage are cut off under load, each alone and all at once, as users configure them. No message is dead-lettered, lost,
+// doubled or counted for it.
+func TestStoresCutOff(t *testing.T) {
+	configure := map[string]func(t *testing.T, c *spillway.Config, direct, cut *sql.DB){
+		"keys": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			c.DB, c.Stages.Store = cut, delayStore(t, direct)
+		},
+		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			crashes := testkit.Must(crashlimit.NewStore(t.Context(), cut, "shop"))
+			c.DB, c.Stages.Store = direct, delayStore(t, direct)
+			c.CrashLimit = &crashlimit.Config{Store: crashes, Max: 1, Heartbeat: 100 * time.Millisecond}
+		},
+		"stages": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
+			c.DB, c.Stages.Store = direct, delayStore(t, cut)
+		},
+		"all": func(t *testing.T, c *spillway.Config, _, cut *sql.DB) {
+			c.DB, c.Stages.Store, c.CrashLimit = cut, delayStore(t, cut), &crashlimit.Config{Max: 1}
+		},
+	}
+	for name, configure := range configure {
+		t.Run(databases.Postgres.Name+", "+name, func(t *testing.T) {
+			t.Parallel()
+			storesCutOff(t, databases.Postgres, configure)
+		})
+	}
+	t.Run(databases.MariaDB.Name, func(t *testing.T) {
+		t.Parallel()
+		storesCutOff(t, databases.MariaDB, configure["all"])
+	})
+}
+
+func storesCutOff(t *testing.T, d databases.Database, configure func(*testing.T, *spillway.Config, *sql.DB, *sql.DB)) {
+	address := d.Create(t)
+	direct := d.Open(t, address)
+	testkit.Must(direct.Exec(`CREATE TABLE effects (id VARCHAR(36) NOT NULL)`))
+	cut, proxy := d.Behind(t, address)
+	live := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
+	t.Cleanup(func() { _ = live.Close() })
+	dead := &shop.Outputs{}
+	config := spillway.Config{Service: "shop", Publisher: dead, Stages: &stages.Config{
+		Stages: stages.Delays(100 * time.Millisecond), Publisher: live,
+		Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(live), nil },
+	}}
+	configure(t, &config, direct, cut)
+	dlc := testkit.Must(spillway.New(t.Context(), config))
+	var mu sync.Mutex
+	failed := map[string]bool{}
+	handle := func(msg *message.Message) error {
+		mu.Lock()
+		first := !failed[msg.UUID] && strings.HasSuffix(msg.UUID, "-down")
+		failed[msg.UUID] = true
+		mu.Unlock()
+		if first {
+			return classify.Transient(errors.New("503"))
+		}
+		n := msg.Metadata[poison.KeyAttempts]
+		testkit.Check(t, n <= "1", "%s: %s attempts are counted", msg.UUID, n)
+		_, err := idempotency.Tx(msg.Context()).Exec(`INSERT INTO effects VALUES ('` + msg.UUID + `')`)
+		return err
+	}
+	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
+		dlc.Attach(router)
+		testkit.Must(dlc.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(live), handle))
+	})
+	defer stop()
+	var want []string
+	publish := func(phase string) {
+		for i := range 20 {
+			id := fmt.Sprintf("%s-%d", phase, i)
+			if i%2 == 0 {
+				id += "-down"
+			}
+			want = append(want, id)
+			testkit.NoError(t, live.Publish("orders", message.NewMessage(id, nil)))
+		}
+	}
+	applied := func() map[string]int {
+		counts := map[string]int{}
+		for id := range strings.SplitSeq(effects(t, direct), ",") {
+			counts[id]++
+		}
+		return counts
+	}
+	publish("before")
+	proxy.Cut()
+	publish("during")
+	time.Sleep(4 * time.Second) // longer than retries take
+	proxy.Heal()
+	publish("after")
+	testkit.Eventually(t, "all take effect", func() bool { return len(applied())+len(dead.IDs()) >= len(want) }, func() string {
+		return fmt.Sprintf("%d of %d", len(applied()), len(want))
+	})
+	counts := applied()
+	for _, id := range want {
+		testkit.Check(t, counts[id] == 1, "%s took effect %d times", id, counts[id])
+	}
+	ids := dead.IDs()
+	testkit.Check(t, len(ids) <= 0, "dead-lettered: %v", ids)
 }

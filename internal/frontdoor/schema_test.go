@@ -209,9 +209,8 @@ func (s stores) wantRows(t testing.TB, d *database.Database) {
 	if waiting, err := s.delay.Inside().Waiting(t.Context()); err != nil || len(waiting) != 1 || waiting[0].Topic != "orders" || waiting[0].Messages != 1 {
 		t.Errorf("%+v wait: %v", waiting, err)
 	}
-	if got := texts(t, d.DB(), `SELECT process FROM spillway_deliveries UNION ALL SELECT id FROM spillway_processes WHERE beats = 3`); !slices.Equal(got, []string{"gone", "gone"}) {
-		t.Errorf("marks and processes: %q", got)
-	}
+	got := texts(t, d.DB(), `SELECT process FROM spillway_deliveries UNION ALL SELECT id FROM spillway_processes WHERE beats = 3`)
+	testkit.Check(t, slices.Equal(got, []string{"gone", "gone"}), "marks and processes: %q", got)
 }
 
 // Features I1, V9: an owner runs the files of Schema by hand. Then a role that may not create tables opens every store,

@@ -2,6 +2,7 @@ package frontdoor_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
@@ -108,9 +110,8 @@ func TestRowsLeftAreReported(t *testing.T) {
 		ch := testkit.Must(spillway.New(t.Context(), config))
 		b.Run(ch.Attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()
 		lines := log.Lines(watermill.ErrorLogLevel, "delay store of DB")
-		if len(lines) != want || want > 0 && (lines[0].Fields["stage_topic"] != "orders.billing.retry" || lines[0].Fields["messages"] != 2) {
-			t.Errorf("%s: %v, want %d lines", what, lines, want)
-		}
+		testkit.Check(t, len(lines) == want && (want <= 0 || lines[0].Fields["stage_topic"] == "orders.billing.retry" &&
+			lines[0].Fields["messages"] == 2), "%s: %v, want %d lines", what, lines, want)
 		failed := log.Lines(watermill.ErrorLogLevel, "search")
 		testkit.Check(t, len(failed) <= 0, "%s: %v", what, failed)
 	}
@@ -135,4 +136,60 @@ func TestRowsLeftAreReported(t *testing.T) {
 	start("back in topics", 1, of(service), inTopics)
 	start("in DB", 0, of(service), inTopics, func(c *spillway.Config) { c.Stages.Store = delayStore(t, b.DB) })
 	start("another service", 0, of("other"))
+}
+
+func delayStore(t testing.TB, db *sql.DB) *delay.Store {
+	return testkit.Must(delay.NewStore(t.Context(), db, "shop"))
+}
+
+// staged configures stages on the bench's own pub/sub.
+func (b *bench) staged(store *delay.Store) func(*spillway.Config) {
+	return func(c *spillway.Config) {
+		c.Retry.Attempts = 0
+		c.Stages = &stages.Config{
+			Publisher:  b.Source,
+			Subscriber: func(string, string) (message.Subscriber, error) { return shop.StaysOpen(b.Source), nil },
+			Stages:     stages.Delays(20*time.Millisecond, 50*time.Millisecond),
+			Store:      store,
+		}
+	}
+}
+
+// runStaged is bench.run with stages.
+func (b *bench) runStaged(ch *spillway.Channel, handle message.HandlerFunc) (stop func()) {
+	b.T.Helper()
+	return testkit.RunRouter(b.T, watermill.NopLogger{}, func(router *message.Router) {
+		ch.Attach(router)
+		if _, err := ch.Stages().AddHandler(router, "billing", "orders", shop.StaysOpen(b.Source), "invoices", b.Outs, handle); err != nil {
+			b.T.Fatal(err)
+		}
+	})
+}
+
+// Feature I8: keys must outlast the stages too.
+func TestPurgeKnowsTheStages(t *testing.T) {
+	b := newBench(t, false)
+	for total, warned := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
+		log := watermill.NewCaptureLogger()
+		b.Channel(b.staged(nil), func(c *spillway.Config) {
+			c.Logger = log
+			c.Stages.Stages = stages.Delays(total)
+			c.Purge = &idempotency.PurgeConfig{Retention: 2 * time.Hour, Horizon: time.Hour}
+		})
+		got := len(log.Captured()[watermill.ErrorLogLevel]) > 0
+		testkit.Check(t, got == warned, "stages of %s: warned %t", total, got)
+	}
+}
+
+// With a Store and without the plugin nothing would ever move, and that is an error of the start.
+func TestStoreWantsThePlugin(t *testing.T) {
+	b := newBench(t, false)
+	ch := b.Channel(b.staged(delayStore(t, b.DB)))
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
+	added := testkit.Must(ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source),
+		func(*message.Message) error { return nil }))
+	added.AddMiddleware(ch.Middleware)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	testkit.Says(t, router.Run(ctx), "Stages.Plugin")
 }

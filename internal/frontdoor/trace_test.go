@@ -127,9 +127,8 @@ func TestTracer(t *testing.T) {
 	letter, err := poison.Decode(dead.taken[0])
 	testkit.Check(t, err == nil && letter.Trace == "op3" && dead.taken[0].Context().Value(followed{}) == "op3",
 		"the letter has the trace %q, error %v", letter.Trace, err)
-	if _, left := letter.Original.Metadata[poison.KeyEarlierTrace]; left {
-		t.Error("the trace is left on the original")
-	}
+	_, left := letter.Original.Metadata[poison.KeyEarlierTrace]
+	testkit.Check(t, !left, "the trace is left on the original")
 	back := letter.Redriven("ops", "1", time.Now())
 	if got := back.Metadata[poison.KeyEarlierTrace]; got != "op3" {
 		t.Errorf("without a Tracer, the redriven message has the trace %q of its letter", got)

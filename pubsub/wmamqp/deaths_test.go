@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -87,9 +88,9 @@ func TestDeathsAreRedriven(t *testing.T) {
 		row.die(topic)
 		d := b.get(dead)
 		l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, d)))
-		if o := l.Origin; o.Topic != topic || o.ConsumerGroup != topic || o.Exchange != "" || o.RoutingKey != topic {
-			t.Fatalf("%s: %+v", reason, o)
-		}
+		o := l.Origin
+		testkit.Require(t, o.Topic == topic && o.ConsumerGroup == topic && o.Exchange == "" && o.RoutingKey == topic,
+			"%s: %+v", reason, o)
 		f := l.Failure
 		testkit.Check(t, f.Reason == reason && f.Attempts == row.attempts && !f.FirstFailedAt.Before(begun) &&
 			f.LastFailedAt.Equal(f.FirstFailedAt), "%s: %+v", reason, f)
@@ -131,5 +132,138 @@ func TestForgedDeaths(t *testing.T) {
 	parked := b.get(dead + ".parked")
 	if l := testkit.Must(poison.Decode(read(t, wmamqp.Marshaler{}, parked))); l.Origin.Topic != "payments" {
 		t.Errorf("parked as %+v: %v", l.Origin, parked.Headers)
+	}
+}
+
+// unlimited are arguments that RabbitMQ knows from version 4 on.
+var unlimited = amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum, "x-delivery-limit": int32(-1)}
+
+// isOld reports whether the broker is RabbitMQ 3.
+func (b *broker) isOld() bool {
+	version, _ := b.conn.Properties["version"].(string)
+	return strings.HasPrefix(version, "3.")
+}
+
+func (b *broker) declareWith(name string, arguments amqp091.Table) {
+	b.Helper()
+	b.must(func(c *amqp091.Channel) error {
+		_, err := c.QueueDeclare(name, true, false, false, false, arguments)
+		return err
+	})
+}
+
+// Fact, feature D16: RabbitMQ 3 accepts x-delivery-limit -1 and drops a message when it is requeued for the first
+// time. RabbitMQ 4 keeps it.
+func TestFactNegativeDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	name := b.topic()
+	b.declareWith(name, unlimited)
+	b.send(name, amqp091.Publishing{MessageId: "returned"})
+	b.send(name, amqp091.Publishing{MessageId: "behind it"})
+	b.must(func(c *amqp091.Channel) error {
+		if err := c.Qos(1, 0, false); err != nil {
+			return err
+		}
+		deliveries, err := c.Consume(name, "", false, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		first := <-deliveries
+		if err := first.Nack(false, true); err != nil {
+			return err
+		}
+		want := "returned"
+		if b.isOld() {
+			want = "behind it"
+		}
+		next := <-deliveries
+		testkit.Check(t, first.MessageId == "returned" && next.MessageId == want,
+			"RabbitMQ %v: behind %q comes %q", b.conn.Properties["version"], first.MessageId, next.MessageId)
+		return nil
+	})
+}
+
+// Feature D16, promise P1: where x-delivery-limit -1 drops messages it is refused: as an argument of a source queue or
+// of a dead-letter queue, and on such queues that are there. Where it means no limit it is taken.
+func TestNegativeDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	wants := func(err error, words ...string) {
+		t.Helper()
+		if b.isOld() {
+			says(t, err, append(words, "x-delivery-limit -1")...)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	queue := func(arguments amqp091.Table) string {
+		name := b.topic()
+		if arguments != nil {
+			b.declareWith(name, arguments)
+		}
+		return name
+	}
+	for _, row := range map[string]struct{ given, there amqp091.Table }{
+		"given":            {given: unlimited},
+		"given and there":  {given: unlimited, there: unlimited},
+		"there":            {given: wmamqp.QuorumQueue(nil), there: unlimited},
+		"as a larger type": {given: wmamqp.QuorumQueue(amqp091.Table{"x-delivery-limit": int64(-1)})},
+	} {
+		source := b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = row.given })
+		topic := queue(row.there)
+		wants(testkit.Err(source.Subscribe(t.Context(), topic)), "requeued for the first time", "leave the argument out")
+		wants(source.Declare(topic), "delete the queue")
+		dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments = row.given })
+		wants(dead.InitializeTopics(queue(row.there)), "loses letters", "requeued for the first time")
+		dead = b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Queue.Arguments, c.AllowLossyTopics = row.given, true })
+		testkit.NoError(t, dead.InitializeTopics(queue(row.there)))
+	}
+}
+
+// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process
+// requeued itself does not. What a producer says counts for nothing on the first delivery, and a classic queue knows
+// nothing. Of a message from elsewhere nothing is known, nor of a new one with the same id.
+func TestDeliveryCount(t *testing.T) {
+	t.Parallel()
+	if n, ok := wmamqp.DeliveryCount(message.NewMessage("m", nil)); n != 0 || ok {
+		t.Errorf("of another: %d, %v", n, ok)
+	}
+	for kind, want := range map[string]int{"quorum": 1, "classic": 0} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.queue(kind)
+			forged := amqp091.Table{}
+			if kind == "quorum" {
+				forged["x-delivery-count"] = int64(99)
+			}
+			b.send(topic, amqp091.Publishing{MessageId: "m", Headers: forged})
+			other := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = time.Millisecond })
+			if n, ok := wmamqp.DeliveryCount(b.next(b.subscribe(other, topic))); n != 0 || !ok {
+				t.Errorf("first delivery: %d, %v", n, ok)
+			}
+			b.closed("the subscriber", other.Close())
+			messages := b.subscribe(b.subscriber(inFlight(1)), topic)
+			const requeued = 5
+			for i := range requeued + 1 {
+				msg := b.next(messages)
+				d, _ := wmamqp.Counts(msg)
+				n, ok := wmamqp.DeliveryCount(msg)
+				testkit.Require(t, n == want && ok && d.Count == want*(i+1) && d.Requeued == want*i,
+					"delivery %d: %d, %v of %+v, want %d", i+2, n, ok, d, want)
+				if i == requeued {
+					msg.Ack()
+				} else {
+					msg.Nack()
+				}
+			}
+			b.send(topic, amqp091.Publishing{MessageId: "m"})
+			again := b.next(messages)
+			if d, _ := wmamqp.Counts(again); d.Count != 0 || d.Requeued != 0 {
+				t.Errorf("a new message with the same id: %+v", d)
+			}
+			acks(t, again)
+		})
 	}
 }

@@ -61,9 +61,7 @@ func (j *journal) handle(messages <-chan *message.Message, settle func(*message.
 		go func() {
 			key := keyOf(msg)
 			j.mu.Lock()
-			if j.busy[key] {
-				j.Errorf("%s came while another one of its key was in a handler", msg.UUID)
-			}
+			testkit.Check(j, !j.busy[key], "%s came while another one of its key was in a handler", msg.UUID)
 			j.busy[key] = true
 			running := 0
 			for _, busy := range j.busy {
@@ -126,9 +124,7 @@ func (j *journal) complete(keys, n int) {
 		last := ""
 		seen := map[string]bool{}
 		for _, id := range ids {
-			if !seen[id] && id < last {
-				j.Errorf("%s: %s came for the first time after %s", key, id, last)
-			}
+			testkit.Check(j, seen[id] || id >= last, "%s: %s came for the first time after %s", key, id, last)
 			seen[id], last = true, max(last, id)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -32,9 +34,9 @@ func TestCloseInHandler(t *testing.T) {
 			b.none(second) // it takes a while to obey
 			handled.Nack()
 			msg := b.next(second)
-			if d, _ := wmamqp.Counts(msg); msg.UUID != "m" || !d.Redelivered || len(msg.Metadata) > 1 {
-				t.Errorf("%s %v", msg.UUID, msg.Metadata)
-			}
+			d, _ := wmamqp.Counts(msg)
+			testkit.Check(t, msg.UUID == "m" && d.Redelivered && len(msg.Metadata) <= 1,
+				"%s %v", msg.UUID, msg.Metadata)
 			acks(t, msg)
 			b.closed("the subscriber", <-closed)
 		})
@@ -122,4 +124,77 @@ func TestQueueDeleted(t *testing.T) {
 	b.send(topic, amqp091.Publishing{MessageId: "m"})
 	msg := b.next(messages)
 	testkit.Check(t, msg.UUID == "m" && s.empty.Load() == 0, "%q, %d empty", msg.UUID, s.empty.Load())
+}
+
+// Feature D4: a broker that answers heartbeats, and confirms nothing, does not keep a publisher for ever. The publisher
+// dials again, and goes on.
+func TestPublishToPeerThatConfirmsNothing(t *testing.T) {
+	if unracedAlone(t) {
+		return
+	}
+	for _, how := range []string{deaf, stingy} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &peer{}
+				pub, err := wmamqp.NewPublisher("amqp://peer/", wmamqp.PublisherConfig{AMQP: p.config()})
+				testkit.NoError(t, err)
+				publish := func() error { return pub.Publish("q", message.NewMessage("1", nil)) }
+				testkit.NoError(t, publish())
+				p.falls(how)
+				begun := time.Now()
+				for err = publish(); err != nil && time.Since(begun) < 5*time.Minute; err = publish() {
+					time.Sleep(100 * time.Millisecond)
+				}
+				took := time.Since(begun)
+				testkit.Check(t, err == nil && took <= 50*time.Second, "confirmed after %s: %v", took, err)
+				if err := pub.Close(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * time.Minute)
+			})
+		})
+	}
+}
+
+// Feature D4: a peer that stops reading, so that a write blocks, is an error after the time-out too, and Close returns.
+func TestPublishToPeerThatStopsReading(t *testing.T) {
+	t.Parallel()
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	p := b.publisher(func(c *wmamqp.PublisherConfig) {
+		c.AMQP.Connection.AmqpURI, c.ConfirmTimeout = proxy.uri, 300*time.Millisecond
+	})
+	proxy.Stall()
+	testkit.Within(t, "Publish", func() {
+		if err := p.Publish(topic, message.NewMessage("big", make([]byte, 64<<20))); err == nil { // more than buffers take
+			t.Error("a peer that does not read confirmed")
+		}
+	})
+	testkit.Within(t, "Close", func() { b.closed("the publisher", p.Close()) })
+	proxy.Heal()
+}
+
+// Heartbeats find a peer that does not answer: the context ends, and the message comes again on a new connection.
+func TestHeartbeatEndsContext(t *testing.T) {
+	t.Parallel()
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	topic, proxy := b.queue(), b.proxy()
+	b.send(topic, amqp091.Publishing{MessageId: "m"})
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Connection.AmqpURI = proxy.uri + "?heartbeat=1" }), topic)
+	msg := b.next(messages)
+	proxy.HalfOpen()
+	select {
+	case <-msg.Context().Done():
+	case <-time.After(patience):
+		t.Fatal("the context lives")
+	}
+	msg.Nack()
+	proxy.Heal()
+	acks(t, b.next(messages))
 }

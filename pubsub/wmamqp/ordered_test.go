@@ -1,10 +1,16 @@
 package wmamqp_test
 
 import (
+	"bufio"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +21,10 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // ordered runs a handler with Config.Ordered. standsBy is how long what is parked is due before an idle consumer drains
@@ -91,4 +100,133 @@ func TestOrderedParksOnce(t *testing.T) {
 	lanes := 0
 	err := db.QueryRow(`SELECT count(DISTINCT lane) FROM spillway_parked`).Scan(&lanes)
 	testkit.Check(t, err == nil && lanes == 3, "%d sequences: %v", lanes, err)
+}
+
+// The end of a service whose handlers are all busy, as at SIGTERM, logs no error: neither watermill-amqp's loops nor our
+// own call the end one, nor what is requeued with it.
+func TestOrderlyEndLogsNoError(t *testing.T) {
+	t.Parallel()
+	b, logger := newBroker(t), &testkit.Log{}
+	var topics []string
+	for range 4 {
+		topics = append(topics, b.queue("quorum"))
+		b.numbered(topics[len(topics)-1], 20)
+	}
+	dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger })
+	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{
+		Shared: settings.Shared{Logger: logger, Naming: naming.Scheme{DeadLetter: topics[0]}}, Origin: wmamqp.Origin,
+	}))
+	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: patience}, logger))
+	router.AddMiddleware(queue.Middleware)
+	var busy atomic.Int32
+	var subs []*wmamqp.Subscriber
+	for i, topic := range topics {
+		sub := b.subscriber(patient, func(c *wmamqp.SubscriberConfig) { c.Logger, c.InFlight = logger, 1+3*(i%2) })
+		subs = append(subs, sub)
+		router.AddConsumerHandler(topic, topic, sub, func(msg *message.Message) error {
+			busy.Add(1)
+			<-msg.Context().Done()
+			if i < 2 { // it finishes
+				return nil
+			}
+			return msg.Context().Err()
+		})
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- router.Run(ctx) }()
+	eventually(t, "all handlers are busy", func() bool { return busy.Load() == 10 })
+	stop()
+	testkit.NoError(t, testkit.Receive(t, "the end", ended))
+	for _, sub := range subs { // Run may leave them open when its context ends
+		b.closed("the subscriber", sub.Close())
+	}
+	b.closed("the publisher", dead.Close())
+	time.Sleep(500 * time.Millisecond) // for what comes late
+	errors := logger.Errors()
+	testkit.Check(t, len(errors) == 0, "logged %v", errors)
+}
+
+const laneVariable = "SPILLWAY_WMAMQP_LANES"
+
+// Features R15, P1: the active consumer is killed by SIGKILL. The standby had nothing until then, goes on in order, and
+// loses none. It repeats what the broker had not read the ack of: the reset of a killed client drops the acks on the way.
+func TestLanesGoOnAfterTheActiveConsumerIsKilled(t *testing.T) {
+	t.Parallel()
+	const keys, n, lanes = 20, 40, 16
+	b := newBroker(t)
+	if topic := os.Getenv(laneVariable); topic != "" {
+		for msg := range b.subscribe(b.subscriber(keyed(lanes)), topic) {
+			go func() {
+				fmt.Println("begun", msg.UUID)
+				time.Sleep(5 * time.Millisecond)
+				msg.Ack()
+			}()
+		}
+		return
+	}
+	topic := b.topic()
+	b.declareWith(topic, singleActive)
+	b.sequences(topic, keys, n)
+
+	child := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.timeout", "5m")
+	child.Env = append(os.Environ(), laneVariable+"="+topic)
+	out := testkit.Must(child.StdoutPipe())
+	testkit.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill() })
+	var begun, after list // ids
+	var killed atomic.Bool
+	var early, unmarked atomic.Int32
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var id string
+			if _, err := fmt.Sscanf(lines.Text(), "begun %s", &id); err == nil {
+				begun.add(id)
+			}
+		}
+	}()
+	eventually(t, "the active one is at work", func() bool { return len(begun.get()) >= 20 })
+	standby := b.subscribe(b.subscriber(keyed(lanes)), topic)
+	go newJournal(t).handle(standby, func(msg *message.Message) bool {
+		after.add(msg.UUID)
+		if !killed.Load() {
+			early.Add(1)
+		}
+		if counted, _ := wmamqp.Counts(msg); slices.Contains(begun.get(), msg.UUID) && !counted.Redelivered {
+			unmarked.Add(1)
+		}
+		return true
+	})
+	subscribed := len(begun.get())
+	eventually(t, "the active one goes on beside the standby", func() bool { return len(begun.get()) >= subscribed+100 })
+	killed.Store(true)
+	testkit.NoError(t, child.Process.Kill())
+	<-read
+	_ = child.Wait()
+	eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+	both := func() []string { return append(begun.get(), after.get()...) }
+	eventually(t, "all were handled", func() bool {
+		all := both()
+		slices.Sort(all)
+		return len(slices.Compact(all)) == keys*n
+	})
+
+	last, seen, repeated := map[string]string{}, map[string]bool{}, 0
+	for _, id := range both() {
+		key := keyOf(message.NewMessage(id, nil))
+		if seen[id] {
+			repeated++
+		} else if id < last[key] {
+			t.Errorf("%s came for the first time after %s", id, last[key])
+		}
+		seen[id], last[key] = true, max(last[key], id)
+	}
+	t.Logf("%d repeated, of %d lanes", repeated, lanes)
+	if len(begun.get()) == keys*n || early.Load() > 0 || unmarked.Load() > 0 {
+		t.Errorf("%d by the active one; %d by the standby before the kill; %d without a mark",
+			len(begun.get()), early.Load(), unmarked.Load())
+	}
 }

@@ -114,8 +114,7 @@ func consumed(t testing.TB, produced *sarama.ProducerMessage) *sarama.ConsumerMe
 		if e == nil {
 			return nil
 		}
-		b, err := e.Encode()
-		testkit.NoError(t, err)
+		b := testkit.Must(e.Encode())
 		return b
 	}
 	record.Key, record.Value = encoded(produced.Key), encoded(produced.Value)
@@ -127,15 +126,13 @@ func consumed(t testing.TB, produced *sarama.ProducerMessage) *sarama.ConsumerMe
 
 func marshal(t testing.TB, m kafka.Marshaler, topic string, msg *message.Message) *sarama.ConsumerMessage {
 	t.Helper()
-	produced, err := m.Marshal(topic, msg)
-	testkit.NoError(t, err)
+	produced := testkit.Must(m.Marshal(topic, msg))
 	return consumed(t, produced)
 }
 
 func unmarshal(t testing.TB, m kafka.Unmarshaler, record *sarama.ConsumerMessage) *message.Message {
 	t.Helper()
-	msg, err := m.Unmarshal(record)
-	testkit.NoError(t, err)
+	msg := testkit.Must(m.Unmarshal(record))
 	return msg
 }
 
@@ -178,8 +175,7 @@ func thereAndBack(t testing.TB, m Marshaler, record *sarama.ConsumerMessage) *sa
 	letter := letterOf(record)
 	dead := marshal(t, m, "orders.dlq", letter.Encode())
 	testkit.Require(t, bytes.Equal(dead.Key, record.Key), "the letter has key %q, the record %q", dead.Key, record.Key)
-	read, err := poison.Decode(unmarshal(t, m, dead))
-	testkit.NoError(t, err)
+	read := testkit.Must(poison.Decode(unmarshal(t, m, dead)))
 	return marshal(t, m, "orders", read.Redriven("operator", "id", time.Now()))
 }
 

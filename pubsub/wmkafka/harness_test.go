@@ -64,17 +64,14 @@ func newPartitioned(t testing.TB, partitions int32) *cluster {
 	return c
 }
 
-func (c *cluster) cleanup(end func() error) {
-	c.Cleanup(func() { testkit.NoError(c, end()) })
-}
+func (c *cluster) cleanup(end func() error) { c.Cleanup(func() { testkit.NoError(c, end()) }) }
 
 // newProducer is one more producer of raw records.
 func (c *cluster) newProducer(change func(*sarama.Config)) sarama.SyncProducer {
 	c.Helper()
 	config := publisherDefaults()
 	change(config)
-	producer, err := sarama.NewSyncProducer(c.brokers, config)
-	testkit.NoError(c, err)
+	producer := testkit.Must(sarama.NewSyncProducer(c.brokers, config))
 	c.cleanup(producer.Close)
 	return producer
 }
@@ -94,9 +91,8 @@ func (c *cluster) create(topic string, partitions int32, entries map[string]stri
 func (c *cluster) deleteLater(topics ...string) {
 	c.Cleanup(func() {
 		for _, topic := range topics {
-			if err := c.admin.DeleteTopic(topic); err != nil && !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-				c.Error(err)
-			}
+			err := c.admin.DeleteTopic(topic)
+			testkit.Check(c, err == nil || errors.Is(err, sarama.ErrUnknownTopicOrPartition), "%v", err)
 		}
 	})
 }
@@ -163,8 +159,7 @@ func (c *cluster) size(topic string) (n int) {
 // behind is how many messages of a topic a group has not acked.
 func (c *cluster) behind(topic, group string) int {
 	c.Helper()
-	n, err := c.subscriber(SubscriberConfig{}, group).Backlog(context.Background(), topic)
-	testkit.NoError(c, err)
+	n := testkit.Must(c.subscriber(SubscriberConfig{}, group).Backlog(context.Background(), topic))
 	return n
 }
 
@@ -242,8 +237,7 @@ func (c *cluster) eventually(what string, condition func() bool) {
 // committed is the group's offset in the topic's first partition, -1 where there is none.
 func (c *cluster) committed() int64 {
 	c.Helper()
-	response, err := c.admin.ListConsumerGroupOffsets(c.group, map[string][]int32{c.topic: {0}})
-	testkit.NoError(c, err)
+	response := testkit.Must(c.admin.ListConsumerGroupOffsets(c.group, map[string][]int32{c.topic: {0}}))
 	return response.GetBlock(c.topic, 0).Offset
 }
 
