@@ -124,7 +124,7 @@ func TestOneLine(t *testing.T) {
 		whole := strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 		back := fromLine(line)
 		testkit.Require(t, limit < 6*len(text)+2 || back == whole, "%q reads back %q, not %q", line, back, whole)
-		testkit.Require(t, limit < 100 || len(text) <= 0 || len(line) >= min(limit, len(text))/8,
+		testkit.Require(t, limit < 100 || len(text) == 0 || len(line) >= min(limit, len(text))/8,
 			"%d bytes of %d are kept within %d", len(line), len(text), limit)
 	})
 }

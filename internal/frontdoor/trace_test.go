@@ -151,7 +151,7 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
 	testkit.Check(t, err != nil && len(dead.taken) == 1, "error %v, %d letters", err, len(dead.taken))
 	story := strings.Join(f.story(), "\n")
-	testkit.Check(t, len(f.open) <= 0 && strings.Contains(story,
+	testkit.Check(t, len(f.open) == 0 && strings.Contains(story,
 		"op1 ends as permanent") && strings.Contains(story, "op3 ends as aborted"), "open: %v\n%s", f.open, story)
 }
 
