@@ -54,11 +54,7 @@ func (b amqpBroker) do(t testing.TB, f func(*amqp091.Channel) error) {
 	t.Helper()
 	conn := testkit.Must(amqp091.Dial(b.uri))
 	defer func() { _ = conn.Close() }()
-	channel, err := conn.Channel()
-	if err == nil {
-		err = f(channel)
-	}
-	testkit.NoError(t, err)
+	testkit.NoError(t, f(testkit.Must(conn.Channel())))
 }
 
 func (b amqpBroker) createQueue(t testing.TB, topic string) { b.declare(t, topic, nil) }

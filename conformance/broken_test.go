@@ -39,8 +39,7 @@ var broken = map[string]string{
 // brokenVariable is set in the process in which rows fail on purpose.
 const brokenVariable = "SPILLWAY_CONFORMANCE_BROKEN"
 
-// A pub/sub that keeps the contract passes its rows. One that breaks a sentence fails the row of the sentence, which
-// says so.
+// A pub/sub that keeps the contract passes its rows, and one that breaks a sentence fails the row that says so.
 func TestBrokenPubSubs(t *testing.T) {
 	if os.Getenv(brokenVariable) != "" {
 		breakAll(t)

@@ -105,8 +105,7 @@ func (b kafkaBroker) untilTopic(t testing.TB, topic string, is func(*sarama.Topi
 	})
 }
 
-// readOnly makes a topic that is compacted, and so refuses what has no key, as all that the suite sends. Too few
-// replicas would not do: Kafka counts no more of them than the topic may have.
+// readOnly makes a compacted topic, which refuses what has no key. Kafka counts no more replicas than a topic may have.
 func (b kafkaBroker) readOnly(t testing.TB, topic string) (writable func()) {
 	t.Helper()
 	const setting = "cleanup.policy"

@@ -76,8 +76,7 @@ func TestKafka(t *testing.T) {
 	})
 }
 
-// patient lets a member that was killed go after 6 s, and one that holds up a rebalance hold it up: with the default
-// of 8 s the others would only be rid of it.
+// patient lets a killed member go after 6 s, and one that holds up a rebalance hold it up, rather than be put out.
 func patient(config *sarama.Config) {
 	config.Consumer.Group.Session.Timeout = 6 * time.Second
 	config.Consumer.Group.Rebalance.Timeout = 30 * time.Second

@@ -19,18 +19,16 @@ import (
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
 // sqlServer is a kind of database server.
 type sqlServer struct {
-	name, driver string
+	databases.Database
 	service      string // its name among the services
-	address      func(testing.TB) string
-	within       func(address, name string) (dsn, hostPort string, err error) // opens what is named
-	at           func(dsn, hostPort string) (string, error)
-	create, drop string
 	quote        string
 	schema       wsql.SchemaAdapter // of watermill-sql's own parts
 	offsets      wsql.OffsetsAdapter
@@ -39,28 +37,7 @@ type sqlServer struct {
 }
 
 var postgres = sqlServer{
-	name: "postgres", driver: "pgx", service: "postgres", address: services.Postgres,
-	within: func(address, name string) (string, string, error) {
-		u, err := url.Parse(address)
-		if err != nil {
-			return "", "", err
-		}
-		query := u.Query()
-		query.Set("search_path", name)
-		u.RawQuery = query.Encode()
-		return u.String(), u.Host, nil
-	},
-	at: func(dsn, hostPort string) (string, error) {
-		u, err := url.Parse(dsn)
-		if err == nil {
-			u.Host = hostPort
-			query := u.Query()
-			query.Set("connect_timeout", "2")
-			u.RawQuery = query.Encode()
-		}
-		return u.String(), err
-	},
-	create: `CREATE SCHEMA `, drop: `DROP SCHEMA NAME CASCADE`, quote: `"`, offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
+	Database: databases.Postgres, service: "postgres", quote: `"`, offsets: wsql.DefaultPostgreSQLOffsetsAdapter{},
 	schema: wsql.DefaultPostgreSQLSchema{GeneratePayloadType: func(string) string { return "BYTEA" }},
 	refuse: `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'read-only'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
@@ -68,28 +45,25 @@ CREATE TRIGGER refuse BEFORE INSERT ON TABLE_NAME EXECUTE FUNCTION refuse()`,
 }
 
 var mariadb = sqlServer{
-	name: "mariadb", driver: "mysql", service: "mariadb", address: services.MySQL,
-	within: func(address, name string) (string, string, error) {
-		config, err := mysql.ParseDSN(address)
-		if err != nil {
-			return "", "", err
-		}
-		config.DBName = name
-		return config.FormatDSN(), config.Addr, nil
-	},
-	at: func(dsn, hostPort string) (string, error) {
-		config, err := mysql.ParseDSN(dsn)
-		if err != nil {
-			return "", err
-		}
-		config.Addr, config.Timeout = hostPort, 2*time.Second
-		return config.FormatDSN(), nil
-	},
-	create: `CREATE DATABASE `, drop: `DROP DATABASE NAME`, quote: "`", offsets: wsql.DefaultMySQLOffsetsAdapter{},
+	Database: databases.MariaDB, service: "mariadb", quote: "`", offsets: wsql.DefaultMySQLOffsetsAdapter{},
 	schema: wsql.DefaultMySQLSchema{GeneratePayloadType: func(string) string { return "LONGBLOB" }},
 	refuse: `CREATE TRIGGER refuse_RANDOM BEFORE INSERT ON TABLE_NAME FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'read-only'`,
 	take:   `DROP TRIGGER refuse_RANDOM`,
 	loses:  true,
+}
+
+// at returns a DSN at another address, with a bound for its connections, and the address that it had.
+func (s sqlServer) at(dsn, address string) (there, was string) {
+	if s.Name == databases.MariaDB.Name {
+		config := testkit.Must(mysql.ParseDSN(dsn))
+		was, config.Addr, config.Timeout = config.Addr, address, 2*time.Second
+		return config.FormatDSN(), was
+	}
+	u := testkit.Must(url.Parse(dsn))
+	query := u.Query()
+	query.Set("connect_timeout", "2")
+	was, u.Host, u.RawQuery = u.Host, address, query.Encode()
+	return u.String(), was
 }
 
 // tables are a server's, in a schema or database of the test's own.
@@ -99,47 +73,31 @@ type tables struct {
 	dsn, address string
 }
 
-// spaceVariable, with the server's name, names that schema to the processes that the suite starts.
+// spaceVariable, with the server's name, gives its DSN to the processes that the suite starts.
 const spaceVariable = "SPILLWAY_CONFORMANCE_SPACE_"
 
 func (s sqlServer) start(t *testing.T) *tables {
-	address := s.address(t)
-	variable := spaceVariable + s.name
-	space := os.Getenv(variable)
-	if space == "" {
-		space = "spillway_test_" + strings.ToLower(rand.Text()[:12])
-		testkit.NoError(t, os.Setenv(variable, space))
-		t.Cleanup(func() { _ = os.Unsetenv(variable) })
-		exec(t, s.driver, address, s.create+space)
-		t.Cleanup(func() { exec(t, s.driver, address, strings.Replace(s.drop, "NAME", space, 1)) })
+	own := &tables{sqlServer: s, dsn: os.Getenv(spaceVariable + s.Name)}
+	if own.dsn == "" {
+		own.dsn = s.Create(t)
+		testkit.NoError(t, os.Setenv(spaceVariable+s.Name, own.dsn))
+		t.Cleanup(func() { _ = os.Unsetenv(spaceVariable + s.Name) })
 	}
-	own := &tables{sqlServer: s}
-	var err error
-	if own.dsn, own.address, err = s.within(address, space); err != nil {
-		t.Fatal(err)
-	}
-	own.db = open(t, s.driver, own.dsn)
+	_, own.address = s.at(own.dsn, "")
+	own.db = s.open(t, own.dsn)
 	return own
 }
 
-func open(t testing.TB, driver, dsn string) *sql.DB {
-	db := testkit.Must(sql.Open(driver, dsn))
+func (s sqlServer) open(t testing.TB, dsn string) *sql.DB {
+	db := testkit.Must(sql.Open(child.Driver(s.Name), dsn))
 	db.SetMaxIdleConns(10)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-func exec(t testing.TB, driver, address, statement string) {
-	db := testkit.Must(sql.Open(driver, address))
-	defer func() { _ = db.Close() }()
-	if _, err := db.Exec(statement); err != nil {
-		t.Error(err)
-	}
-}
-
 func (s *tables) through(t testing.TB, address string) *sql.DB {
-	dsn := testkit.Must(s.at(s.dsn, address))
-	return open(t, s.driver, dsn)
+	dsn, _ := s.at(s.dsn, address)
+	return s.open(t, dsn)
 }
 
 func (s *tables) table(topic string) string { return s.quote + "watermill_" + topic + s.quote }
@@ -150,17 +108,14 @@ func (s *tables) createTopic(t testing.TB, topic string) {
 }
 
 func (s *tables) deleteTopic(t testing.TB, topic string) {
-	if _, err := s.db.Exec(`DROP TABLE IF EXISTS ` + s.table(topic)); err != nil {
-		t.Error(err)
-	}
+	_, err := s.db.Exec(`DROP TABLE IF EXISTS ` + s.table(topic))
+	testkit.Check(t, err == nil, "%v", err)
 }
 
 func (s *tables) readOnly(t testing.TB, topic string) (writable func()) {
 	s.createTopic(t, topic)
 	named := strings.NewReplacer("TABLE_NAME", s.table(topic), "RANDOM", strings.ToLower(rand.Text()[:12]))
-	say := func(statement string) {
-		testkit.Must(s.db.Exec(named.Replace(statement)))
-	}
+	say := func(statement string) { testkit.Must(s.db.Exec(named.Replace(statement))) }
 	say(s.refuse)
 	return func() { say(s.take) }
 }
@@ -208,7 +163,7 @@ func (p unreadable) ListWaiting(ctx context.Context, prefix string) (map[string]
 // insert writes a row as no publisher would.
 func (s *tables) insert(topic, id string, payload []byte, metadata any) error {
 	columns, values := "uuid, payload, metadata", "?, ?, ?"
-	if s.driver == "pgx" {
+	if s.Name == databases.Postgres.Name {
 		columns, values = columns+", transaction_id", "$1, $2, $3, pg_current_xact_id()"
 	}
 	_, err := s.db.Exec(`INSERT INTO `+s.table(topic)+` (`+columns+`) VALUES (`+values+`)`, id, payload, metadata)

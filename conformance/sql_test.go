@@ -19,19 +19,18 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// The suite on tables of PostgreSQL and of MariaDB, with our subscriber and with watermill-sql's own, on the same
-// tables.
+// The suite on tables of PostgreSQL and MariaDB, with our subscriber and with watermill-sql's own, on the same tables.
 func TestSQL(t *testing.T) {
 	t.Parallel()
 	for _, server := range []sqlServer{postgres, mariadb} {
-		t.Run(server.name, func(t *testing.T) {
+		t.Run(server.Name, func(t *testing.T) {
 			t.Parallel()
 			s := server.start(t)
-			t.Run("ours", func(t *testing.T) { conformance.Run(t, s.target(server.name)) })
+			t.Run("ours", func(t *testing.T) { conformance.Run(t, s.target(server.Name)) })
 			if server.loses && os.Getenv(matrix.Variable) == "" {
 				return // PostgreSQL's column shows the subscriber, and most rows are pinned here
 			}
-			t.Run("stock", func(t *testing.T) { conformance.Run(t, s.stock(server.name+"-stock")) })
+			t.Run("stock", func(t *testing.T) { conformance.Run(t, s.stock(server.Name+"-stock")) })
 		})
 	}
 }
@@ -80,8 +79,7 @@ func (s *tables) target(name string) conformance.Target {
 	}
 }
 
-// stock is watermill-sql's own subscriber; dead letters and outputs are published by ours, in transactions of their
-// own.
+// stock is watermill-sql's own subscriber; letters and outputs are published by ours, in their own transactions.
 func (s *tables) stock(name string) conformance.Target {
 	target := s.target(name)
 	target.Only = conformance.SecondColumn()

@@ -15,7 +15,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -129,33 +128,6 @@ func TestDrain_leavesNoRoom(t *testing.T) {
 	}
 	all := live.All()
 	testkit.Check(t, len(all) == 1 && all[0].Msg.Metadata[poison.KeyRedriveCount] == "1", "published %v", all)
-}
-
-// Feature D6, promise P1: max_allowed_packet less 64 KiB comes back as it was. More goes to the queue's fallback.
-func TestDrain_mysqlLargestMessage(t *testing.T) {
-	db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), "interpolateParams=true"))
-	store, fallback := storeOn(t, db), &outbox{}
-	var packet int
-	testkit.NoError(t, db.QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
-	queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: fallback}}}))
-	handler := queue.Middleware(func(*message.Message) ([]*message.Message, error) {
-		return nil, classify.Permanent(errors.New(strings.Repeat("a long story ", 1<<20)))
-	})
-	for id, size := range map[string]int{"largest": packet - 64<<10, "larger": packet} {
-		msg := message.NewMessage(id, bytes.Repeat([]byte{0}, size)) // an escaped NUL takes two bytes
-		msg.Metadata.Set(poison.KeyOriginalTopic, "orders")
-		_, err := handler(msg)
-		testkit.Check(t, err == nil, "%s: %v", id, err)
-	}
-	n := len(fallback.All())
-	testkit.Check(t, n == 1 && fallback.All()[0].Msg.UUID == "larger", "%d letters went to the fallback", n)
-	out := &outbox{}
-	long := redrive.Rules{Allow: []string{"repair"}, To: "repair", By: strings.Repeat("ann", 10_000)}
-	testkit.Equal(t, "redriven", drain(t, store, out, redrive.DrainConfig{Rules: long}).Redriven, 1)
-	got := out.All()[0].Msg
-	testkit.Check(t, got.UUID == "largest" && len(got.Payload) == packet-64<<10,
-		"%s of %d bytes came back", got.UUID, len(got.Payload))
-	list(t, store, status(letters.StatusRedriven))
 }
 
 // Feature D6, V9: letters of 10 MiB come back byte for byte, and few of them are in memory at once: 32 MiB.

@@ -17,10 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func newHandler(t testing.TB, live message.Publisher, c redrive.HandlerConfig) *redrive.Handler {
@@ -31,56 +29,7 @@ func newHandler(t testing.TB, live message.Publisher, c redrive.HandlerConfig) *
 	if c.MinWait == 0 { // what just failed would rest
 		c.MinWait = -1
 	}
-	h := testkit.Must(redrive.NewHandler(live, c))
-	return h
-}
-
-// Features V1, V3, V4, V5, V8, promises P1, P2: what is chosen goes back, all else is parked or quarantined.
-func TestHandler_router(t *testing.T) {
-	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	live, park := &outbox{}, &outbox{}
-	h := newHandler(t, live, redrive.HandlerConfig{
-		Rules: redrive.Rules{By: "night shift",
-			Filter: letters.Filter{Handlers: []string{"billing"}, DeadLetterTopics: []string{"orders.dlq"}}},
-		Park: park,
-	})
-	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) { r.AddPlugin(h.Plugin(pubsub, "orders.dlq")) })
-
-	in := map[string]*message.Message{
-		"good":    letter("good", "a"),
-		"other":   letter("other", "b", func(l *poison.Letter) { l.Origin.Handler = "mailer" }),
-		"forged":  letter("forged", "c", from("admin")),
-		"plain":   message.NewMessage("plain", []byte("d")),
-		"thrice":  letter("thrice", "e", redrivenTimes(3)),
-		"negated": letter("negated", "f"),
-	}
-	in["negated"].Metadata.Set(poison.KeyRedriveCount, "-7")
-	for _, msg := range in {
-		publish(t, pubsub, "orders.dlq", msg)
-	}
-	eventually(t, "all six are placed", func() bool { return len(live.All())+len(park.All()) == 6 })
-
-	for _, p := range live.All() {
-		m := p.Msg.Metadata
-		testkit.Check(t, p.Topic == "orders" && m[poison.KeyRedriveCount] == "1" &&
-			m[poison.KeyRedrivenBy] == "night shift" && !poison.Inside().IsLetter(p.Msg) &&
-			m[poison.KeyOriginalTopic] == "orders" && m["tenant"] == "blue" &&
-			string(p.Msg.Payload) == string(in[p.Msg.UUID].Payload), "%s to %s: %v", p.Msg.UUID, p.Topic, m)
-		testkit.Check(t, (p.Msg.UUID == "good" || p.Msg.UUID == "negated"), "%s went to %s", p.Msg.UUID, p.Topic)
-	}
-	for _, p := range park.All() {
-		want := in[p.Msg.UUID]
-		if p.Msg.UUID == "thrice" {
-			want = want.Copy()
-			want.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-			testkit.Check(t, p.Topic == "orders.dlq.quarantine" &&
-				p.Topic == (naming.Scheme{}).QuarantineTopic("orders.dlq") && p.Msg.Equals(want),
-				"quarantined in %s: %v", p.Topic, p.Msg.Metadata)
-			continue
-		}
-		testkit.Check(t, p.Topic == "orders.dlq.parked" && p.Msg.Equals(want),
-			"%s was parked in %s: %v", p.Msg.UUID, p.Topic, p.Msg.Metadata)
-	}
+	return testkit.Must(redrive.NewHandler(live, c))
 }
 
 // Promises P1, P4: what the live publisher refuses is parked; only when that fails too is the letter given back.
@@ -122,29 +71,6 @@ func TestHandler_givesBack(t *testing.T) {
 	}
 	testkit.Equal(t, "published", len(live.All()), 1)
 	testkit.Equal(t, "parked", len(park.All()), 0)
-}
-
-// Feature D12: under a router-level queue, a redrive handler that fails is not dead-lettered into .dlq.dlq.
-func TestHandler_underQueue(t *testing.T) {
-	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	dead, park := &outbox{}, &outbox{}
-	var refusals atomic.Int64
-	park.Before = func(string, *message.Message) error {
-		if refusals.Add(1) <= 4 {
-			return errDown
-		}
-		return nil
-	}
-	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
-	h := newHandler(t, &outbox{Before: refuse}, redrive.HandlerConfig{Rules: redrive.Rules{PublishAttempts: 1}, Park: park})
-	testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
-		r.AddMiddleware(queue.Middleware)
-		r.AddPlugin(h.Plugin(pubsub, "orders.dlq"))
-	})
-	publish(t, pubsub, "orders.dlq", letter("1", "a"))
-	eventually(t, "the letter is parked after all", func() bool { return len(park.All()) == 1 })
-	testkit.Equal(t, "letters of a letter", len(dead.All()), 0)
-	testkit.Equal(t, "refusals", refusals.Load(), 5)
 }
 
 // Promise P6: what always fails goes round MaxRedrives times. No context of the redrive reaches the live handler.

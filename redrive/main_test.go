@@ -44,6 +44,5 @@ var (
 
 func drain(t testing.TB, s *letters.Store, live message.Publisher, c redrive.DrainConfig) redrive.Report {
 	t.Helper()
-	report := testkit.Must(redrive.Drain(context.Background(), s, live, c))
-	return report
+	return testkit.Must(redrive.Drain(context.Background(), s, live, c))
 }

@@ -108,18 +108,6 @@ func TestDrainTopic_nothingAccepts(t *testing.T) {
 	testkit.Require(t, err == nil && report.Failed == 3 && len(park.All()) == 3, "%+v, %v", report, err)
 }
 
-// Promise P3: a drain that is cancelled gives back what waits for its turn.
-func TestDrainTopic_cancelled(t *testing.T) {
-	live, park := &outbox{}, &outbox{}
-	c := topicConfig(t, live, park, several(5)...)
-	c.Rate, c.Concurrency = 0.001, 2
-	ctx, cancel := context.WithCancel(t.Context())
-	c.Hooks.OnRedrive = func(context.Context, poison.Letter, string) { time.AfterFunc(10*time.Millisecond, cancel) }
-	report, err := c.drain(ctx)
-	testkit.Require(t, errors.Is(err, context.Canceled) && report.Redriven == 1 && len(live.All()) == 1 &&
-		len(park.All()) == 0, "%+v, %v", report, err)
-}
-
 // shelf is a Browser of messages in memory.
 type shelf struct {
 	message.Subscriber

@@ -134,8 +134,7 @@ func TestManualAndCompletion(t *testing.T) {
 	s.pipe("__complete", "list", "--status", "").wants(t, 0, "quarantined")
 }
 
-// Features D14, V9 and V10: purge deletes what is done with, by its flags or by rules, of which the first that matches
-// decides. A dry run says how many letters each deletes, and the record stays.
+// Features D14, V9, V10: purge deletes by flags or by the first rule that matches, after a dry run. The record stays.
 func TestPurge(t *testing.T) {
 	s := newShop(t, incident()...)
 	s.pipe("discard", "--all", "--reason", "a test", "--yes")
@@ -192,8 +191,7 @@ func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[le
 	return c
 }
 
-// Feature V9, V10, promise P6: letters that were given up are not redriven, and the command says so wherever they are
-// asked for. Putting back is a command, and then they are redriven.
+// Features V9, V10, promise P6: what was given up is not redriven until it is put back, and the command says so.
 func TestDiscard(t *testing.T) {
 	s := newShop(t, letter("id-0", "{}"), letter("id-1", "{}"), letter("id-2", "{}"), letter("id-3", "{}"))
 	const back = "redrive restore"
@@ -221,8 +219,7 @@ func TestDiscard(t *testing.T) {
 
 const erased = "ann.smith@example.com"
 
-// Features D14 and V10: a person's data are erased from the command line, after a dry run and a question that names the
-// numbers. The value is not on record, and what was erased is not exported.
+// Features D14, V10: a person's data are erased after a dry run and a question, in no record and in no export.
 func TestEraseCommand(t *testing.T) {
 	bothWays(t, append(incident(), letter("ann", `{"email":"`+erased+`"}`, func(l *poison.Letter) {
 		l.Original.Metadata.Set("customer", erased)

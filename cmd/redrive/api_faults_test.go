@@ -28,8 +28,7 @@ func (a *apiServer) instead(handler http.HandlerFunc) (before http.HandlerFunc) 
 	return *a.behind.Swap(&handler)
 }
 
-// Feature V13: a token that is missing, wrong, readable by others, or no token, is refused with what to do, and is in no
-// output. A person whose right is too little learns that. What an API does not do, and what it knows better, is said.
+// Feature V13: a token that is missing, wrong or no secret, and a right too little, are refused with what to do.
 func TestAPIAccess(t *testing.T) {
 	s := newShop(t, incident()...)
 	a := s.overAPI()
@@ -143,8 +142,7 @@ func TestAPIAnswersLost(t *testing.T) {
 	testkit.Check(t, len(all) == 1 && all[0].Request.By == "ann", "%+v", all)
 }
 
-// Feature V13: to an older command a newer server says more, in every object and with values that are not known: that is
-// passed over. What an older server does not have, a route or a field, is said with both versions, and nothing is done.
+// Feature V13: an older command passes over what a newer server says more. What an older server lacks is named.
 func TestAPIVersions(t *testing.T) {
 	s := newShop(t, incident()...)
 	a := s.overAPI()
@@ -243,8 +241,7 @@ func more(v any) any {
 	return v
 }
 
-// Feature V13: a server that goes away in the middle of a watch is waited for, and one that does not know the person any more
-// ends it with a sentence.
+// Feature V13: a watch waits for a server that goes away, and ends if it does not know the person any more.
 func TestAPIWatch(t *testing.T) {
 	s := newShop(t, incident()...)
 	a := s.overAPI()

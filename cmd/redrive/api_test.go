@@ -75,8 +75,7 @@ func (a *apiServer) token(t *testing.T, token string) {
 	testkit.NoError(t, os.WriteFile(a.file, []byte(token+"\n"), 0o600))
 }
 
-// Feature V10, V13: a file for a spreadsheet is the same from the database and over the API, with the length of payloads
-// that are masked.
+// Features V10, V13: a file for a spreadsheet is the same from the database and over the API, with masked lengths.
 func TestCSVBothWays(t *testing.T) {
 	s := newShop(t, append(incident(), letter("leak", `{"password":"hunter2"}`))...)
 	s.steps([]step{{0, "discarded 1 letter", []string{"discard", "2", "--reason", "x", "--yes"}}})
@@ -135,8 +134,7 @@ func (p *pageServer) send(want int, method, path string, form url.Values, header
 	return text
 }
 
-// Feature V11: the console of the command acts under the name of --by, masks what the command masks, and answers this
-// machine alone.
+// Feature V11: the console of the command acts as --by, masks as the command does, and answers this machine alone.
 func TestConsole(t *testing.T) {
 	s := newShop(t, letter("id-1", `{"password":"hunter2","order":4711}`))
 	p := s.console()

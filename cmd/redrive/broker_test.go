@@ -28,8 +28,7 @@ var brokers = map[string]func(*testing.T) string{
 	"amqp":  func(t *testing.T) string { return services.AMQP(t) },
 }
 
-// Features V1, V8 and V10: a dead-letter topic is redriven straight from each broker, to allowed topics only, once, and
-// on request no more than a few.
+// Features V1, V8, V10: a dead-letter topic is redriven from each broker, once, to allowed topics alone.
 func TestDrain(t *testing.T) {
 	for name, address := range brokers {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +71,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// Features V1 and V10: on Kafka, the partition of a killed drain is not given on before its session ended. A drain that
-// does not wait for that says that it took none, and one that waits takes them all.
+// Features V1, V10: after a killed drain on Kafka a hasty one says that it took none, and a patient one takes all.
 func TestDrain_killed(t *testing.T) {
 	t.Parallel() // it waits most of its time
 	address := brokers["kafka"](t)
@@ -146,8 +144,7 @@ func (s *shop) read(broker *connect.Broker, group, topic string, n int) (all []*
 	return all
 }
 
-// Features V7 and V10: redrive work does the campaigns of a service that runs no worker. Killed, and begun again, it
-// loses none.
+// Features V7, V10: redrive work does the campaigns of a service. Killed, and begun again, it loses none.
 func TestWork(t *testing.T) {
 	t.Parallel() // it waits most of its time
 	var messages []*message.Message

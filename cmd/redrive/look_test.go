@@ -84,8 +84,7 @@ func TestColour(t *testing.T) {
 	testkit.Check(t, !painted(s.terminal(80, "", "causes").out), "a dumb terminal gets colour")
 }
 
-// leaky is a shop with one letter of secrets, as an unmasked queue of another service would have stored it, and rules
-// for them.
+// leaky is a shop with one letter of secrets, as an unmasked queue of another service stored it, and rules for them.
 func leaky(t *testing.T) *shop {
 	s := newShop(t, letter("leak", `{"users":[{"name":"Jane Fakename"}],"card":{"number":"4111111111111111"},"password":"hunter2","n":1}`, func(l *poison.Letter) {
 		l.Original.Metadata.Set("customer", "Jane Fakename")

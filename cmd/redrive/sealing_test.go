@@ -51,8 +51,7 @@ func sealedShop(t *testing.T, d databases.Database) *shop {
 	return shopOn(t, d, d.Create(t), sealedLetter(t, a, "one"), sealedLetter(t, a, "two"), sealedLetter(t, z, "lost"), clearLetter("clear"))
 }
 
-// Features D14 and V10: without its key no command prints a sealed letter or its envelope, and each says which key and
-// what to do. With the key, show, diff and export have the message as it was.
+// Features D14, V10: without its key no command prints a sealed letter, and says what to do; with it, all as it was.
 func TestSealed_shown(t *testing.T) {
 	s := sealedShop(t, databases.SQLite)
 	edit := []string{"--edit", `{"currency":"EUR"}`}
@@ -105,8 +104,7 @@ func (s *shop) letterOf(id string) letters.Letter {
 	return found[0]
 }
 
-// Features D14 and V8: export --sealed needs no key, and what import makes of it opens as it was. What is exported open
-// is sealed again by import.
+// Features D14, V8: export --sealed needs no key, and import seals what was exported open. Both open as they were.
 func TestSealed_moved(t *testing.T) {
 	s := sealedShop(t, databases.SQLite)
 	keys := keyFile(t, "b", "a")
@@ -131,8 +129,7 @@ func TestSealed_moved(t *testing.T) {
 	}
 }
 
-// Features D14 and V9: reseal counts letters by key, asks, and leaves what does not open and what is leased; the record
-// says who did it and why. Run again, it does what is left.
+// Features D14, V9: reseal asks, leaves what is closed or leased, on record, and run again does the rest.
 func TestReseal(t *testing.T) {
 	s := sealedShop(t, databases.SQLite)
 	taken := claim(t, s.store, letters.Filter{IDs: []string{"two"}})
@@ -167,8 +164,7 @@ func TestReseal(t *testing.T) {
 	testkit.Check(t, l.SealKey == "z", "the letter of the lost key has the key %q", l.SealKey)
 }
 
-// Features D14 and V8: the command's worker leaves letters as they are without their key, and brings them back byte for
-// byte with it.
+// Features D14, V8: the command's worker leaves letters without their key, and brings them back as they were with it.
 func TestSealed_work(t *testing.T) {
 	s := sealedShop(t, databases.Postgres) // where the command's broker of tables is
 	broker := s.broker("sql", "orders")

@@ -31,8 +31,7 @@ func (s *shop) park(keys ...string) {
 	}
 }
 
-// Feature R13, conventions: what a person decides is on the row and on record. What cannot be decided is refused, with what
-// to do.
+// Feature R13, conventions: what a person decides is on the row and on record, or is refused with what to do.
 func TestSequencesDecide(t *testing.T) { bothWays(t, nil, testDecide) }
 
 func testDecide(t *testing.T, s *shop) {
@@ -84,8 +83,7 @@ func testDecide(t *testing.T, s *shop) {
 	s.pipe("sequences", "--limit", "1").wants(t, 0, "--limit 10 shows more")
 }
 
-// Features V10, V14: the command lists the policies of a service, freezes and thaws one or all, and releases a cause that
-// is blocked. Each has a reason, and is on record.
+// Features V10, V14: policies are listed, frozen and thawed, and a cause is released, with a reason and on record.
 func TestPolicies(t *testing.T) { bothWays(t, incident(), testPolicies) }
 
 func testPolicies(t *testing.T, s *shop) {

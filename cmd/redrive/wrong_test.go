@@ -21,8 +21,7 @@ func TestVersion(t *testing.T) {
 	testkit.Check(t, err == nil && want.Match(out), "%q, %v", out, err)
 }
 
-// Feature V10: the exit codes that redrive help exit-codes promises. A value that is empty, or cannot be, is refused
-// before anything is done: the error names the flag, and what may be given.
+// Feature V10: the exit codes that help promises. What cannot be is refused by its flag before anything is done.
 func TestExitCodes(t *testing.T) { bothWays(t, incident(), testExitCodes) }
 
 func testExitCodes(t *testing.T, s *shop) {
@@ -106,8 +105,7 @@ func testReasonThatChooses(t *testing.T, s *shop) {
 	testkit.Returns(t, 5)(s.store.Count(t.Context(), letters.Filter{}))
 }
 
-// Promise P6: behind a pooler in transaction mode, the command lists letters each time, with an address that says
-// nothing of it.
+// Promise P6: behind a pooler in transaction mode the command lists letters each time, without a word in its address.
 func TestPooler(t *testing.T) {
 	s := shopOn(t, databases.Postgres, databases.Postgres.Create(t), letter("of-shop", "{}"))
 	s.env = append(s.env, "SPILLWAY_DB="+services.PgBouncer(t, s.url, "pool_mode = transaction"))
@@ -116,8 +114,7 @@ func TestPooler(t *testing.T) {
 	}
 }
 
-// Feature V10: a freeze from the command line is there for the breakers of the service, with its reason, and ends by
-// hand.
+// Feature V10: a freeze from the command line is there for the breakers, with its reason, and ends by hand.
 func TestBreaker(t *testing.T) { bothWays(t, incident(), testBreaker) }
 
 func testBreaker(t *testing.T, s *shop) {
@@ -144,8 +141,7 @@ func testBreaker(t *testing.T, s *shop) {
 		"exit %d: %s; %v, %v", got.code, got.err, frozen, err)
 }
 
-// Feature V10: a context is a name for a place. A flag is stronger, then the context that is named, the environment, and the
-// context in use. Two answers to the question where the letters are, are refused.
+// Feature V10: a context names a place. Flags come first, then --context, the environment, and the context in use.
 func TestContexts(t *testing.T) {
 	s, empty := newShop(t, incident()...), newShop(t)
 	folder := t.TempDir()

@@ -8,8 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Promise P5, features R11, R12: a message that succeeds allocates nothing on its way through the front door. Not under
-// the race detector, which makes pools forget at random; make test runs this test without it.
+// Promise P5, features R11, R12: a message that succeeds allocates nothing. The race detector makes pools forget.
 func TestHappyPathAllocatesNothing(t *testing.T) {
 	for name, side := range map[string]func(*testing.B){"spillway": happySpillway, "with breaker and budget": happyGuarded, "with metrics": happyObserved} {
 		n := testing.Benchmark(side).AllocsPerOp()

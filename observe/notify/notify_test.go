@@ -164,8 +164,7 @@ func TestNewCause(t *testing.T) {
 // stars masks a password.
 func stars(t *testing.T) *privacy.Redactor {
 	t.Helper()
-	r := testkit.Must(privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }}))
-	return r
+	return testkit.Must(privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "hunter2", "***") }}))
 }
 
 // Feature O4: a Notifier that no channel has is silently dead, and two channels need two: both are errors with a sentence.
@@ -190,8 +189,7 @@ func readable(t interface {
 	testkit.Check(t, strings.IndexFunc(text, obeyed) < 0, "%.300q has a character that a reader obeys", text)
 }
 
-// Feature O4: a text of a notice is one line without control characters and marks of direction, whatever the message
-// had.
+// Feature O4: a text of a notice is one line that no reader obeys, whatever the message had.
 func TestLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", " a\tb\r\nc  d ": "a b c d", "\x1b[2Jx": "\ufffd[2Jx", "a\u202eb": "a\ufffdb", "a\u2066b\u2069": "a\ufffdb\ufffd", "\xff": "\ufffd", "a\x00": "a\ufffd",
@@ -206,8 +204,7 @@ func TestLine(t *testing.T) {
 	})
 }
 
-// Feature O4: hostile topics, handlers, reasons and descriptions, and secrets in them, stay within the bounds of a
-// notice.
+// Feature O4: hostile texts, and secrets in them, stay within the bounds of a notice.
 func TestHostileLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox

@@ -43,8 +43,7 @@ func newInstance(t testing.TB, db *sql.DB, with notify.Config, hurry func(*notif
 	return &instance{n, config.Queue.Hooks, stop}
 }
 
-// Feature O4: a storm of 100,000 letters of 3 causes in 4 instances is one first notice for each cause, and one with
-// the number of the others: by the counts, nothing is told twice and no letter is forgotten.
+// Feature O4: a storm of letters in 4 instances is one first notice and one count for each cause, of all.
 func TestStorm(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		const instances, causes = 4, 3
@@ -101,8 +100,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// Feature O4: what an instance has not begun to send when its router closes, another sends at once; and a Notifier that
-// is started again goes on.
+// Feature O4: what a closing instance has not begun to send, another sends at once. Started again, a Notifier goes on.
 func TestHandOver(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox
@@ -192,8 +190,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// Feature O4: if the second process is killed too, the notice is given up, and said to be: a notice that kills must not
-// kill for ever.
+// Feature O4: if the second process is killed too, the notice is given up, and said to be: it must not kill for ever.
 func TestKilledTwice(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		runChild(t, d, address)

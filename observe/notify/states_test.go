@@ -31,8 +31,7 @@ import (
 // quick looks often.
 func quick(n *notify.Notifier) { notify.Look(n, 20*time.Millisecond, 200*time.Millisecond) }
 
-// some waits for a notice of a kind and status, and returns the first: on a machine that stands still a state can end
-// and begin again.
+// some waits for a notice of a kind and status, and returns the first: on a slow machine there may be more.
 func (b *inbox) some(t testing.TB, kind notify.Kind, status notify.Status) notify.Notice {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("a notice %s of %s", status, kind), func() bool { return len(b.of(kind, status)) > 0 }, b.String)
@@ -135,8 +134,7 @@ func TestStoreAway(t *testing.T) {
 	in.some(t, notify.NewCause, notify.StatusNew)
 }
 
-// Feature O4: while the database of the notices is away, no hook waits, the process says so itself, and letters are
-// told when it is back, with their number.
+// Feature O4: while the notices' database is away no hook waits, it is said, and letters are told later, counted.
 func TestDatabaseAway(t *testing.T) {
 	address := testkit.Must(url.Parse(databases.Postgres.Create(t)))
 	proxy := testkit.Must(faultproxy.New(address.Host))
@@ -170,8 +168,7 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Feature O4: a held key is a notice, and so is a partition whose parked messages are late, however many there are; and
-// each has its end.
+// Feature O4: a held key is a notice, and so is a partition that is late, however many; and each has its end.
 func TestSequencesStand(t *testing.T) {
 	db := databases.SQLite.New(t)
 	store := testkit.Must(sequence.NewStore(t.Context(), db, "shop"))

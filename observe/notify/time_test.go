@@ -53,8 +53,7 @@ func (b *bubble) place(causes ...string) {
 	}
 }
 
-// Feature O4: an open guard is a notice, and one when it was closed for a minute. A guard that opens and closes all the
-// time is no more.
+// Feature O4: an open guard is a notice, and its end one when it was closed for a minute, however often it opens.
 func TestGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
@@ -86,8 +85,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Feature O4: a sink that refuses for 50 minutes receives what waited, in order, and the log has two lines. What it
-// refuses for longer is given up, and the next notice says how many.
+// Feature O4: a sink that refuses receives later what waited, in order. What is given up, the next notice counts.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
@@ -180,8 +178,7 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Feature O4: a sink that hangs holds up no other sink, no hook, and the end for no longer than 5 s. What does not fit
-// its queue is counted.
+// Feature O4: a sink that hangs holds up no other, no hook, and the end for 5 s at most. What finds no room is counted.
 func TestHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox

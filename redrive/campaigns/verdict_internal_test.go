@@ -75,8 +75,7 @@ func workerOn(t *testing.T, db *sql.DB) *Worker {
 	t.Helper()
 	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
 	all := testkit.Must(New(t.Context(), store, Config{Allow: []string{"orders"}}))
-	w := testkit.Must(NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{}))
-	return w
+	return testkit.Must(NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{}))
 }
 
 // Feature V12: what a worker heard before another one heard more does not take its place.

@@ -14,9 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V11, decision 24: with Loopback a person on the same machine may look. A request that may come from elsewhere
-// is refused, and the page says why. One that a proxy sends without a header looks as one of this machine: it is
-// answered, and the page says that it may come from others.
+// Feature V11, decision 24: with Loopback this machine may look, and what may come from elsewhere is refused.
 func TestLoopback(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Access = Loopback })
 	b.fill(1, 3)
@@ -59,8 +57,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// Feature V11: an access function that fails, panics, or gives no name lets nothing happen, and shows nothing of its
-// error.
+// Feature V11: an access function that fails, panics, or gives no name lets nothing happen, and its error is not shown.
 func TestAccessFails(t *testing.T) {
 	log := new(testkit.Log)
 	b, changed := changing(t, func(c *Config) { c.Logger = log })
@@ -218,8 +215,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Feature V11: a request whose body does not arrive ends after 20 s, and with its connection, whatever its person may
-// do. Who sends it, and what that person may do, is known before the body is read.
+// Feature V11: a body that does not arrive ends its request and connection. Rights are judged before it is read.
 func TestSlowBody(t *testing.T) {
 	b := newBench(t)
 	b.console.timeout = 100 * time.Millisecond

@@ -30,8 +30,7 @@ func (b *bench) recorded() {
 	testkit.Must(b.store.Inside().Record(b.t.Context(), nil, string(letters.EventEdited), letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7))
 }
 
-// Feature V11: the record is read by person, kind, time, letter, message and campaign, the newest first, page by page,
-// and each entry is on one page.
+// Feature V11: the record is read by each field, the newest first, and each entry is on one page.
 func TestAudit(t *testing.T) {
 	b := newBench(t)
 	b.recorded()
@@ -66,8 +65,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Feature V11: the record is exported as JSON lines and as CSV in which nothing is a formula, under names of a list. The
-// details of an edit are masked, and are for persons who may look at payloads.
+// Feature V11: the record is exported as JSON lines and as CSV without formulas, masked as for the page.
 func TestAudit_export(t *testing.T) {
 	b := newBench(t)
 	b.recorded()

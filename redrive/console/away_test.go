@@ -47,8 +47,7 @@ func onFlaky(t *testing.T, change ...func(*Config)) (*bench, *flaky) {
 	return benchOn(t, fixture.Database{Name: "flaky", Create: create}, change...), f
 }
 
-// Feature V11: while the database is away each page says so, with status 503, and asks again. Its errors are masked.
-// When the database is back, so are the pages.
+// Feature V11: while the database is away each page says so, masked, and asks again, until it is back.
 func TestDatabaseAway(t *testing.T) {
 	log := new(testkit.Log)
 	b, f := onFlaky(t, func(c *Config) { c.Logger = log })
@@ -83,8 +82,7 @@ func TestSlowDatabase(t *testing.T) {
 	testkit.Equal(t, "the answer", b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }).body, "")
 }
 
-// Feature V11: a template that fails in the middle gives the page of an error, and never half a page. So does a handler
-// that panics.
+// Feature V11: a template that fails in the middle, or a handler that panics, gives the page of an error, whole.
 func TestNeverHalfAPage(t *testing.T) {
 	log := new(testkit.Log)
 	b := newBench(t, func(c *Config) { c.Logger = log })
@@ -100,8 +98,7 @@ func TestNeverHalfAPage(t *testing.T) {
 	testkit.Check(t, len(log.Errors()) >= 3, "%v", log.Errors())
 }
 
-// Feature V11: while the database is away, each form says so and keeps what was typed and its key. Sent again, it is
-// done once.
+// Feature V11: a form sent while the database is away keeps what was typed and its key. Sent again, it is done once.
 func TestFormsWhileDatabaseAway(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 6)

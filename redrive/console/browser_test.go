@@ -43,8 +43,7 @@ func (b *bench) incident() {
 		}))
 }
 
-// browsed are the paths of all pages of a console that a person can look at, of the table by which the rights are tested,
-// and one that is not there.
+// browsed are the paths of all pages that a person can look at, of the table of rights, and one that is not there.
 func (b *bench) browsed() (paths []string) {
 	for _, row := range rights {
 		if row.method != http.MethodGet {
@@ -92,8 +91,7 @@ func quiet(t *testing.T, p *browser.Page, status string) {
 	}
 }
 
-// Feature V11: no page has a fault that axe-core knows, and none is wider than its window, on a telephone or on a desk.
-// One style makes all pages light, so a few of them show its faults.
+// Feature V11: no page has a fault that axe-core knows, or is wider than its window. Of light ones a few are asked.
 func testPages(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.incident()
@@ -113,8 +111,7 @@ func testPages(t *testing.T, engine *browser.Browser) {
 	}
 }
 
-// Feature V11: whatever letters, persons and campaigns carry, a browser opens no dialog, runs nothing of it, asks no
-// other host, and has nothing that the policy of the page refuses.
+// Feature V11: whatever letters carry, a browser runs nothing of it, and asks no other host.
 func testHostileValues(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.infest()

@@ -18,8 +18,7 @@ func key(name, value string) func(*poison.Letter) {
 	return func(l *poison.Letter) { l.Original.Metadata.Set(name, value) }
 }
 
-// Feature V11: a letter is edited as text, the difference is shown, and the edited message is redriven on record. What
-// was not edited keeps its bytes.
+// Feature V11: a letter is edited as text, shown as a difference, and redriven on record. The rest keeps its bytes.
 func TestEdit(t *testing.T) {
 	b := newBench(t)
 	const payload = "\n{\n\t\"n\": 90071992547409931.10,\n\t\"to\": \"<Zoë>\"\n}\n"
@@ -69,8 +68,7 @@ func row(t *testing.T, form map[string][]string, name string) string {
 	return ""
 }
 
-// Feature V11: of two persons on one letter the second is told that it has changed, by whom and why, and keeps what was
-// typed. Nothing is published by the second.
+// Feature V11: of two persons on one letter the second is told who changed it, publishes nothing, and loses no text.
 func TestEdit_twoPersons(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", "one"), fixture.Letter("2", "two"))
@@ -86,8 +84,7 @@ func TestEdit_twoPersons(t *testing.T) {
 	b.post("/letters/2/edit", third).want(t, http.StatusConflict, "discarded, by eve", "of no &lt;use&gt;", "ann&#39;s")
 }
 
-// Feature V11: a payload that is no text is not edited, with the reason, and stays byte for byte if its metadata are.
-// Its bytes never stand in the form.
+// Feature V11: a payload that is no text is not edited, nor in the form, and keeps its bytes if metadata are edited.
 func TestEdit_bytes(t *testing.T) {
 	b := newBench(t)
 	const payload = "\x00\xff\r\n{}"
@@ -103,8 +100,7 @@ func TestEdit_bytes(t *testing.T) {
 		sent[0].Msg.Metadata.Get("tenant") == "green", "%+v", sent)
 }
 
-// Feature V11: what is masked is edited after the person said why, and the record has it. What was typed wrong is
-// refused.
+// Feature V11: what is masked is edited after the person said why, on record. What was typed wrong is refused.
 func TestEdit_masked(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("1", `{"password":"secret-1"}`))

@@ -61,8 +61,7 @@ func (s *ships) post(path string, form url.Values, change ...func(*http.Request)
 	return send(s.t, s.fleet, r, change...)
 }
 
-// Feature V11: the page of a fleet has all services that the person may see, with their causes, each masked as its
-// service does. One that the person may not see is not named, nor is one of which that is not known.
+// Feature V11: the page of a fleet has all services, masked as each does it, but those that the person may not see.
 func TestFleet(t *testing.T) {
 	orders, payroll, log := newBench(t), newBench(t), new(testkit.Log)
 	shipping := newBench(t, func(c *Config) { c.Privacy = testkit.Must(privacy.New(privacy.Rules{Patterns: []string{"customer"}})) })
@@ -98,8 +97,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Feature V11: no right is carried from one service of a fleet to another, on pages and over the API. A page of another
-// site changes nothing. What the fleet itself has is in its table.
+// Feature V11: no right goes from one service of a fleet to another, and a page of another site changes nothing.
 func TestFleetRights(t *testing.T) {
 	a, b := newBench(t), newBench(t)
 	f := fleetOf(t, map[string]*bench{"a": a, "b": b})
@@ -216,8 +214,7 @@ func overAPI(t testing.TB, url string, log *testkit.Log) *ships {
 	return &ships{t, m, nil}
 }
 
-// Feature V11: a service with a console elsewhere is read over its API, with the token of a file. The fleet's page links
-// to that console, and the person is asked for by the fleet's own Access.
+// Feature V11: a service with a console elsewhere is read over its API, and the fleet's own Access knows the person.
 func TestFleetOverAPI(t *testing.T) {
 	far := newBench(t, func(c *Config) {
 		c.Access = func(r *http.Request) (Person, error) {
@@ -239,8 +236,7 @@ func TestFleetOverAPI(t *testing.T) {
 	f.get("/", as(nothing)).want(t, http.StatusForbidden)
 }
 
-// Feature V11: nothing that the server of a service sends harms the fleet: no redirect takes the token elsewhere, no
-// answer is too long, none becomes a part of the page, and no error has the token.
+// Feature V11: no server of a service harms the fleet: with redirects, long answers, what it says, or for its token.
 func TestFleetOverHostileAPI(t *testing.T) {
 	var stolen atomic.Int32
 	thief := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { stolen.Add(1) }))

@@ -67,8 +67,7 @@ func (b *bench) infest() {
 	}
 }
 
-// Feature V11: nothing that a letter, a person or a campaign carries becomes a part of a page, or steers how the text
-// around it is read. It is there as text.
+// Feature V11: nothing that a letter, a person or a campaign carries becomes more than text on a page.
 func TestHostileValues(t *testing.T) {
 	guards := func() (all []breaker.Status) {
 		for _, text := range hostile {

@@ -15,10 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 const crash = "example.com/shop/billing.Handle(0xc000010000)\n\t/home/ann/shop/billing/handle.go:17 +0x1d\n" +
@@ -37,11 +35,9 @@ func TestLetter(t *testing.T) {
 		l.Failure.History = append(l.Failure.History, classify.Attempt{At: fixture.FailedAt.Add(time.Hour), Class: classify.ClassTransient, Error: "timed out"})
 	})
 	fixture.Publish(t, b.store, "orders.dlq", first, again)
-	taken, err := fixture.Take(t.Context(), b.store, letters.Filter{}, time.Hour, 1)
-	if err == nil {
-		err = fixture.Mark(t.Context(), b.store, taken[0], letters.StatusRedriven, letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"})
-	}
-	testkit.NoError(t, err)
+	taken := testkit.Must(fixture.Take(t.Context(), b.store, letters.Filter{}, time.Hour, 1))
+	act := letters.Act{By: "bob", Reason: "INC-7 is repaired", RedriveID: "drain-1"}
+	testkit.NoError(t, fixture.Mark(t.Context(), b.store, taken[0], letters.StatusRedriven, act))
 	p := b.get("/letters/1")
 	p.want(t, http.StatusOK, "Letter 1", "no_such_customer", "customer id-7 is unknown", "12345678901234567890", privacy.Mark, "4711", "key-of-ann",
 		"example.com/shop/billing.Handle", "1 frame of libraries", "attempt failed (permanent)", "INC-7 is repaired", "blue", `href="../letters/2"`,
@@ -55,8 +51,7 @@ func TestLetter(t *testing.T) {
 	}
 }
 
-// Feature V11: who may look without payload sees no payload, no value of metadata and no record key, on the page and in
-// the export.
+// Feature V11: who may look without payload sees no payload, metadata or record key, on the page and in the export.
 func TestLetterWithoutPayload(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-7", `{"secret":"of-ann"}`, func(l *poison.Letter) {
@@ -141,28 +136,6 @@ func TestLetterIsBounded(t *testing.T) {
 	err := json.Unmarshal([]byte(p.body), &e)
 	testkit.Check(t, err == nil && len(e.Metadata) == 10_002 && e.Payload != nil && *e.Payload == "{}",
 		"%d keys, %v", len(e.Metadata), err)
-}
-
-// Feature V11: a sealed letter is opened if the keys are there, and else names its key.
-func TestLetterSealed(t *testing.T) {
-	db := fixture.SQLite.Create(t)()
-	sealer, _ := fixture.Sealer(t, "2026-a")
-	sealing := func(config settings.Shared) *letters.Store {
-		config.Service = "shop"
-		return testkit.Must(letters.NewStore(t.Context(), db, config))
-	}
-	open := sealing(settings.Shared{Seal: sealer})
-	fixture.Publish(t, open, "orders.dlq", fixture.Letter("id-1", `{"order":4242}`))
-	for _, c := range []struct {
-		store *letters.Store
-		say   string
-		file  int
-	}{{open, "4242", http.StatusOK}, {sealing(settings.Shared{}), "sealed with the key 2026-a", http.StatusConflict}} {
-		all := testkit.Must(campaigns.New(t.Context(), c.store, campaigns.Config{}))
-		b := &bench{t: t, store: c.store, campaigns: all, console: newConsole(t, Config{Campaigns: all, Access: access})}
-		b.get("/letters/1").want(t, http.StatusOK, c.say, "2026-a")
-		b.get("/letters/1/payload").want(t, c.file)
-	}
 }
 
 // The line for a shell holds nothing that a shell would run.

@@ -102,8 +102,7 @@ func (p page) linked(t testing.TB, label string) string {
 	return ""
 }
 
-// Feature V11: the pages of the list have each letter once, in their order or turned around, and each filter of the
-// address chooses what the store chooses.
+// Feature V11: the pages of a list have each letter once, in both orders, and filter as the store does.
 func TestLettersPages(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 130)
@@ -166,8 +165,7 @@ func TestFilterNeedsTheRightToLook(t *testing.T) {
 	}
 }
 
-// Feature V11: an address with a field that the page does not have is refused: a filter that is misspelt would choose
-// all.
+// Feature V11: an address with a field that no page has is refused: a filter that is misspelt would choose all.
 func TestUnknownFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)

@@ -31,8 +31,7 @@ func onPhone(noScript bool) browser.Options {
 	return browser.Options{Width: 390, Height: 844, NoScript: noScript}
 }
 
-// Feature V11: on a desk no short name of the list is broken, also in each column. On a telephone the buttons for
-// chosen letters are in sight as soon as a letter is chosen, with script and without. No page is wider than its window.
+// Feature V11: no short name of the list is broken, and on a telephone the buttons for chosen letters are in sight.
 func testLetters(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.incident()
@@ -60,8 +59,7 @@ func testLetters(t *testing.T, engine *browser.Browser) {
 	}
 }
 
-// Feature V11: the first screen of a telephone says what waits and what is new, and has what to do about it within reach of
-// a thumb, as the way to all other pages is.
+// Feature V11: the first screen of a telephone says what is new, and has what to do about it in reach of a thumb.
 func testPhone(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	now := time.Now() // what is new stays so, however slow the machine is
@@ -86,8 +84,7 @@ func testPhone(t *testing.T, engine *browser.Browser) {
 	}
 }
 
-// Feature V11: while a person looks at the page of a campaign, its actions become those of its new state. What the
-// person types into a form that is still there stays.
+// Feature V11: the actions of a campaign follow its state under the eyes of a person, whose typing stays.
 func testCampaignMoves(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	b.fill(3, 40)
@@ -132,8 +129,7 @@ func (s *status) WriteHeader(code int) {
 // Unwrap lets http.ResponseController reach the connection.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Feature V11, decision 23: a discard that takes several requests goes on by itself, if there is a script. Looking at
-// what it did does not go on with it.
+// Feature V11, decision 23: a discard of several requests goes on by itself with a script, and not by looking at it.
 func testDiscardGoesOn(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	const many = 2_000

@@ -117,8 +117,7 @@ func TestPagesAreSmall(t *testing.T) {
 	b.get("/static/..%2fconsole.go").want(t, http.StatusNotFound)
 }
 
-// Feature V11: a function that the console is given and that fails costs its own part of a page. The rest is shown, and
-// the log has the error. So it is with a guard that is nil, and with a logger that panics.
+// Feature V11: a function given to the console that fails costs its part of a page. The log has the error.
 func TestGivenFunctionsFail(t *testing.T) {
 	var none *breaker.Breaker
 	const why = "Which handlers are on hold is not known: the function of console.Config.Breakers failed. The log of the service says why."

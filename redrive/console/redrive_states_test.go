@@ -14,8 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// Feature V11: a list of letters in all states has those that were dealt with. A redrive or a discard of the list takes
-// those that wait, and one of another state that the person chose says what it is.
+// Feature V11: of a list of letters in all states a redrive or a discard takes those that wait.
 func TestSelectionOfAllStates(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 20)
@@ -37,24 +36,6 @@ func TestSelectionOfAllStates(t *testing.T) {
 
 	b.post("/discard", with(b.get("/discard?"+all).fields(t), "reason", "of no use")).goes(t, "discards/")
 	testkit.Returns(t, 12)(b.store.Count(t.Context(), letters.Filter{Statuses: []letters.Status{letters.StatusSucceeded}}))
-}
-
-// Feature V11: discarded letters are restored before a redrive takes them, and the page of a letter offers what can be
-// done with it.
-func TestDiscardedAreNotRedriven(t *testing.T) {
-	b := newBench(t)
-	b.fill(1, 3)
-	b.mark(oneLetter(2, nil), letters.StatusDiscarded)
-	f := letters.Filter{Statuses: []letters.Status{letters.StatusDiscarded}, MaxSeq: 3}
-	b.get("/redrive?"+operate.Selection{Filter: f, Number: 1}.Values().Encode()).want(t, http.StatusBadRequest, "Discarded and erased letters are not redriven. Restore discarded letters first: the record of the discard has a link.")
-	b.get("/redrive?seq=2").want(t, http.StatusOK, "None of the chosen letters waits: they were redriven, discarded or erased, or they are not there.")
-	for _, action := range []string{"redrive?seq=", "discard?seq=", "letters/"} { // the last is the page that edits
-		ending := map[bool]string{true: "/edit"}[action == "letters/"]
-		b.get("/letters/1").want(t, http.StatusOK, action+"1"+ending)
-		b.get("/letters/2").wantNot(t, action+"2"+ending+`"`)
-	}
-	f.Statuses = []letters.Status{letters.StatusSucceeded}
-	b.get("/discard?"+operate.Selection{Filter: f, Number: 1}.Values().Encode()).want(t, http.StatusBadRequest, "Letters that were redriven, discarded or erased are not discarded. Choose letters that wait, were refused or are in quarantine.")
 }
 
 // Feature V11: if more letters match than the dry run had, the start asks again.
@@ -97,8 +78,7 @@ func (p page) rowOf(t testing.TB, reason string) map[string]string {
 	return nil
 }
 
-// Feature V11: all letters of a cause are discarded, and put back, from the list of causes: those that were counted, with
-// the same question and reason as elsewhere. The list of the cause's letters says what became of them.
+// Feature V11: all letters of a cause are discarded, and put back, from the list of causes: those that were counted.
 func TestActsOfCause(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 40)
@@ -126,8 +106,7 @@ func TestActsOfCause(t *testing.T) {
 	b.get(row["panic"]).want(t, http.StatusOK, "No letter matches.")
 }
 
-// Feature V11: the form of a redrive begins with a rate and a canary that fit the number of letters, says what they do,
-// and a button takes them away, or brings them back.
+// Feature V11: the form of a redrive begins with a rate and a canary that fit its letters, until a person frees it.
 func TestCarefulSettings(t *testing.T) {
 	for n, want := range map[int][2]string{1: {"20", ""}, 20: {"20", ""}, 21: {"20", "10"}, 5_000: {"20", "50"}, 100_000: {"27", "100"}, 5_000_000: {"100", "100"}} {
 		rate, canary := carefully(operate.Exactly(n))

@@ -13,8 +13,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
-	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -60,8 +58,7 @@ func (b *bench) shop() (target message.Publisher, handled func() int) {
 	return channel, func() int { mu.Lock(); defer mu.Unlock(); return len(done) }
 }
 
-// Feature V11: an incident is closed by forms alone: selection, dry run, start, progress, verdict, with a worker that
-// publishes, and letters that come back.
+// Feature V11: an incident is closed by forms alone, from the selection to the verdict and the letters that come back.
 func TestIncident(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", append(fixture.Several(20), fixture.Letter("other", "{}", fixture.From("payments")))...)
@@ -176,20 +173,4 @@ func TestRedrive_edit(t *testing.T) {
 	sent := out.All()
 	testkit.Check(t, len(sent) == 1 && string(sent[0].Msg.Payload) == `{"currency":"EUR","token":"secret-1"}` &&
 		sent[0].Msg.Metadata.Get("schema") == "2", "%+v", sent)
-}
-
-// Features V11, V7: a person lets the handler run again for letters of outputs that could not be published. The
-// campaign's page says so. Where the receiver's keys are not in the letters' database, the form says so.
-func TestHandleAgain(t *testing.T) {
-	b := newBench(t)
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("a", "{}", func(l *poison.Letter) { l.Failure.Reason = classify.ReasonOutput }))
-	form := with(b.get("/redrive?"+b.everything()).fields(t), "handle-again", "1", "reason", "INC-7", "do", "start")
-	refused := b.post("/redrive", form)
-	refused.want(t, http.StatusBadRequest, "The keys of the idempotent receiver are in another database. Leave this out if the handlers have no receiver.", `name="handle-again" value="1" checked`)
-	testkit.Require(t, len(b.all()) == 0, "a campaign began")
-	testkit.Must(idempotency.NewStore(t.Context(), b.db, "shop"))
-	at := b.post("/redrive", form).goes(t, "campaigns/")
-	b.get(at).want(t, http.StatusOK, "Run handlers again whose outputs could not be published; what they wrote is written twice")
-	begun := b.all()
-	testkit.Check(t, len(begun) == 1 && begun[0].Request.HandleAgain, "%+v", begun)
 }

@@ -86,8 +86,7 @@ func (b *bench) takes(path string) []string {
 	return nil
 }
 
-// Feature V11: a form with a field that no form of its route has is refused, and changes nothing: a setting that is
-// misspelt would not be set.
+// Feature V11: a form with a field that its route has not is refused: a misspelt setting would not be set.
 func TestUnknownFormFields(t *testing.T) {
 	b := newBench(t)
 	b.fill(7, 10)

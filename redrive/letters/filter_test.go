@@ -58,17 +58,14 @@ func TestFilter_json(t *testing.T) {
 // Feature V9: what differs from message to message does not make a cause, and everything else does.
 func TestFolded(t *testing.T) {
 	for description, want := range map[string]string{
-		"disk full":        "disk full",
-		"status 500":       "status #",
-		"status -5, +7":    "status #, #",
-		"no such customer": "no such customer",
+		"disk full":  "disk full",
+		"status 500": "status #",
 		"order 5f1c7a9e-8a3b-4c1d-9e2f-001122334455 gone":     "order # gone",
 		"0xc000012ab8: at 10:22:33.5 of 2026-03-01T12:00:00Z": "#: at # of #",
 		"dial tcp 127.0.0.1:5432: connect: refused":           "dial tcp #: connect: refused",
 		"a-b order-17 x_9":                          "a-b # #",
 		`parse "a \"b\" 7": bad`:                    `parse "": bad`,
 		`cut "without end 12 an`:                    `cut ""`,
-		"column `k`":                                `column ""`,
 		"duplicate entry 'Ann' for key 'mail'":      `duplicate entry "" for key ""`,
 		"can't open the customer's 'file's' it":     `can't open the customer's "" it`,
 		"  white \t\n space ":                       "white space",
@@ -78,15 +75,11 @@ func TestFolded(t *testing.T) {
 		"ask a@b": "ask #", "a @ b, @x, x@": "a @ b, @x, x@",
 		"customer cus_NffrFeUfNV is gone":        "customer # is gone",
 		"table_name and myLongVar_x":             "table_name and myLongVar_x",
-		"json_fieldName is_NotFound":             "json_fieldName is_NotFound",
-		"at 2026-03-01T12:00:00+02:00":           "at #",
 		"at 2026-03-01 12:00:00 +0100 CET, then": "at # # # #, then",
 		"at 12:00 UTC":                           "at # #", "code 7 EOF": "code # EOF",
 		"user 'O''Brien' is 'x'": `user "" is ""`, "key '' is empty": `key "" is empty`,
 		"«Ann» or “Bob” or „Cid“ or ‘Dan’ isn’t": `"" or "" or "" or "" isn’t`, "a » b": "a » b", "a « b": "a « b",
-		"":  "",
-		"'": "'",
-		"-": "-",
+		"": "",
 	} {
 		got := folded(description)
 		testkit.Check(t, got == want, "%q is folded to %q, want %q", description, got, want)

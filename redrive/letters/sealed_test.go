@@ -22,8 +22,7 @@ import (
 
 func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
 	t.Helper()
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
-	return store
+	return testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
 }
 
 const card = "4111111111111111"

@@ -90,8 +90,7 @@ func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
-		store := testkit.Must(letters.NewStore(t.Context(), open(), settings.Shared{Service: service}))
-		return store
+		return testkit.Must(letters.NewStore(t.Context(), open(), settings.Shared{Service: service}))
 	}
 	services := map[string]*letters.Store{"shop": of("shop"), "kafka-eu": of("kafka-eu")}
 	if on.Name == sqliteFile.Name {

@@ -76,11 +76,8 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	}
 	keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
 	apply := func(handler, id string) {
-		claim, err := keys.Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: keys.Consumer(handler), ID: id}})
-		if err == nil {
-			err = claim.Commit(nil)
-		}
-		testkit.NoError(t, err)
+		key := idempotency.Key{Consumer: keys.Consumer(handler), ID: id}
+		testkit.NoError(t, testkit.Must(keys.Claim(ctx, idempotency.Entry{Key: key})).Commit(nil))
 	}
 	apply("billing", "id-0") // of a later redrive: this one failed
 	apply("billing", "id-3")

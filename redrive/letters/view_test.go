@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
@@ -25,11 +24,8 @@ func testStore_view(t *testing.T, on fixture.Database) {
 			l.Failure.Description, l.Origin.Handler = "red\x1b[31m and \b\b over\rline", strings.Repeat("é", 300)
 		}),
 		letter("\xff\x00", "secret", func(l *poison.Letter) { l.Origin.Topic = "or\xffders" }))
-	taken, err := fixture.Take(t.Context(), store, letters.Filter{}, time.Hour, 1)
-	if err == nil {
-		err = fixture.Mark(t.Context(), store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"})
-	}
-	testkit.NoError(t, err)
+	act := letters.Act{By: "ann", Reason: "of no use", RedriveID: "drain-1"}
+	testkit.NoError(t, fixture.Mark(t.Context(), store, take(t, store, letters.Filter{}, 1)[0], letters.StatusDiscarded, act))
 	read := func(db *sql.DB, column, where string) (value sql.NullString) {
 		t.Helper()
 		err := db.QueryRow(`SELECT ` + column + ` FROM spillway_letters_text WHERE ` + where).Scan(&value)

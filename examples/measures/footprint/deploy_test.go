@@ -49,8 +49,7 @@ func (p *pauses) count() int {
 	return p.n
 }
 
-// How long the thirty stages of a service stand still when an instance joins and leaves, and how long a live topic of
-// the process does meanwhile.
+// How long thirty stages of a service, and a live topic, stand still when an instance joins and leaves.
 func TestDeploy(t *testing.T) {
 	if !whole {
 		t.Skip("it holds nothing: make footprint runs it")

@@ -36,8 +36,7 @@ type setup struct {
 	idle       time.Duration                    // before that
 }
 
-// run starts a service with so many handlers, and lets a message of each pass through all stages but the last, where it
-// waits.
+// run starts a service whose handlers' messages pass through all stages but the last, where they wait.
 func run(t *testing.T, s setup, handlers int) footprint.Count {
 	t.Helper()
 	prefix := "footprint-" + rand.Text()
@@ -180,11 +179,7 @@ func handlersToCount() int {
 	return 2
 }
 
-// Feature R5: on one broker, the stages of all handlers have at most four sockets beyond the same handlers without
-// stages, and ten handlers with three stages each have at most forty goroutines, while a message of each waits in its
-// last stage. In the minute after a message was published to a stage, sarama has two goroutines more for each stage
-// topic that was published to. Sockets have no slack. Goroutines have twenty: 9, and one a handler, are counted, and
-// ten more in that minute.
+// Feature R5: stages of one broker have four sockets at most. Goroutines: 9, one a handler, and twenty of slack.
 func TestKafka(t *testing.T) {
 	s, n := kafka(t), handlersToCount()
 	before := without(t, s, n)

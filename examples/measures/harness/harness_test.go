@@ -36,13 +36,3 @@ func TestAlternate(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A line that lacks a figure, or has nothing to say, is not complete.
-func TestComplete(t *testing.T) {
-	var out strings.Builder
-	testkit.NoError(t, harness.Print(&out, "name", harness.Figure{"per_s": harness.Whole(2.5), "lost": 0}))
-	testkit.NoError(t, harness.Complete(out.String(), "figure=name per_s=3 lost?"))
-	for _, want := range [][]string{{"figure=other"}, {"lost"}, {"none?"}, {}, {"per_s", "per_s"}} {
-		testkit.Check(t, harness.Complete(out.String(), want...) != nil, "%q", want)
-	}
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/examples/measures/harness"
@@ -23,16 +22,4 @@ func TestFigures(t *testing.T) {
 	testkit.NoError(t, p.run(t.Context(), &out))
 	compared := "concurrency raw_publish_per_s per_s ratio?"
 	testkit.NoError(t, harness.Complete(out.String(), compared, compared, compared, compared, "rate per_s letters fastest_second"))
-}
-
-func TestParse(t *testing.T) {
-	for _, bad := range [][2]string{{"0", ""}, {"x", ""}, {"", ""}, {"1", "100"}, {"1", "x1s"}, {"1", "0x1s"}, {"1", "1x0s"}} {
-		if err := new(plan).parse(bad[0], bad[1]); err == nil {
-			t.Errorf("%q is accepted", bad)
-		}
-	}
-	p := plan{}
-	if err := p.parse("16,1", "100x60s,1000x10s"); err != nil || len(p.concurrency) != 2 || p.paces[1] != (pace{1000, 10 * time.Second}) {
-		t.Errorf("%+v %v", p, err)
-	}
 }

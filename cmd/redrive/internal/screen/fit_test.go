@@ -8,8 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V10: what a column leaves that is left out on a narrow terminal, the columns that stay have. An extra column
-// goes before a text of another one is cut to less than can be read well.
+// Feature V10: the columns that stay have what others leave. An extra one goes before a text is cut too short.
 func TestFit(t *testing.T) {
 	plain := Table{Columns: []Column{{Name: "KEY"}, {Name: "WHEN", Drop: 2}, {Name: "WHERE", Drop: 1}, {Name: "TEXT", Min: 10}}}
 	plain.Row("a", strings.Repeat("w", 20), strings.Repeat("v", 10), strings.Repeat("t", 40))

@@ -37,8 +37,7 @@ type world struct {
 	advance func(time.Duration)
 }
 
-// each runs a test in memory, with the clock of a bubble, and in a table of each database, whose rows are moved into
-// the past instead.
+// each runs a test in memory, with the clock of a bubble, and in each database, whose rows are moved into the past.
 func each(t *testing.T, test func(world)) {
 	t.Run("memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -98,8 +97,7 @@ func (w world) wantNone(all ...*Telling) {
 	}
 }
 
-// Feature O4: a cause is told once and then counted; the count is told after the window; after a quiet window the cause
-// is new again.
+// Feature O4: a cause is told once, its count after the window, and after a quiet one it is new again.
 func TestWindow(t *testing.T) {
 	each(t, func(w world) {
 		a, b := w.open("a"), w.open("b")
@@ -180,33 +178,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// Feature O4: an instance that lives keeps its lease, and one that closes gives back what it did not begin to send.
-func TestRenewAndRelease(t *testing.T) {
-	each(t, func(w world) {
-		a, b := w.open("a"), w.open("b")
-		kept := w.want(w.report(a, event("kept", 1)), Began, 1, 1)
-		back := w.want(w.report(a, event("back", 1)), Began, 1, 1)
-		for range 3 {
-			w.advance(20 * time.Second)
-			testkit.NoError(w, a.Renew(context.Background(), kept.Key, back.Key))
-			if due := w.sweep(b); len(due) > 0 {
-				w.Fatalf("told %+v under a lease that was renewed", due)
-			}
-		}
-		testkit.NoError(w, a.Release(context.Background(), back))
-		due := w.sweep(b)
-		testkit.Require(w, len(due) == 1 && due[0].Subject == "back" && !due[0].Again, "told %+v", due)
-		w.done(b, due[0])
-		w.done(a, kept)
-		w.advance(time.Minute)
-		if due := w.sweep(b); len(due) > 0 {
-			w.Fatalf("told %+v, which is done", due)
-		}
-	})
-}
-
-// Feature O4: an instance whose claim came through, and whose answer was lost, does not know that it must tell. The
-// notice is told when the lease is over, also if the instance lives on.
+// Feature O4: a claim whose answer was lost is told when its lease is over, also if the instance lives on.
 func TestLostAnswer(t *testing.T) {
 	each(t, func(w world) {
 		a := w.open("a")

@@ -16,8 +16,7 @@ func browser(text string) string {
 	return strings.ReplaceAll(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n", "\r\n")
 }
 
-// Feature V11: a payload that can be edited comes back byte for byte if the person changes nothing. All others are
-// refused.
+// Feature V11: a payload that can be edited comes back byte for byte if nothing is changed. Others are refused.
 func TestCheck(t *testing.T) {
 	for _, text := range []string{"", "{}", "\n\n{\n\t\"a\": \"Zoë \u202e\"\n}\n", "a\r\nb\r\n", "\ufeffx", "90071992547409931.10", "a\u2028b\u0085"} {
 		err := Check([]byte(text))

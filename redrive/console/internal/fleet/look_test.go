@@ -26,8 +26,7 @@ func look(services ...*fleet.Service) []fleet.Seen {
 	return fleet.Look(r, services, time.Second)
 }
 
-// Feature V11: a service whose database or access function answers never, against its context, holds up no other. It is
-// not asked again until it has answered, and the page that finds it so is not held up.
+// Feature V11: a service that never answers holds up no other, and is not asked again until it has answered.
 func TestOneThatHangs(t *testing.T) {
 	for _, of := range []string{"access", "read"} {
 		t.Run(of, func(t *testing.T) {
@@ -95,8 +94,7 @@ func TestManyLookAtOnce(t *testing.T) {
 	})
 }
 
-// Feature V11: a panic, an error or the end of a goroutine in a function of one service is the answer of that service.
-// Nothing is read for a person who may not see it. What a function does with its request is seen by no other.
+// Feature V11: a panic, an error or an end in one service's function is the answer of that service alone.
 func TestOneThatFails(t *testing.T) {
 	state := func(context.Context) (fleet.State, error) { return fleet.State{Waiting: 7}, nil }
 	reads := 0

@@ -57,14 +57,3 @@ func TestFoldNoStack(t *testing.T) {
 		t.Errorf("%d groups", len(got))
 	}
 }
-
-func ExampleFold() {
-	for _, group := range frames.Fold(stack) {
-		if group.Own {
-			fmt.Println(group.Frames[0].Place)
-		}
-	}
-	// Output:
-	// /home/ann/shop/billing/invoice.go:42
-	// /home/ann/shop/main.go:8
-}
