@@ -103,17 +103,17 @@ func TestSuspectGoesAway(t *testing.T) {
 		}()
 		synctest.Wait()
 		h := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })
-		handle := func(ctx context.Context, ack bool) (err error, took time.Duration) {
+		handle := func(ctx context.Context, ack bool) (took time.Duration, err error) {
 			begin, msg := time.Now(), newMessage("s")
 			if msg.SetContext(ctx); ack {
 				msg.Ack()
 			}
 			_, err = h(msg)
-			return err, time.Since(begin)
+			return time.Since(begin), err
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		err, _ := handle(cancelled, false)
+		_, err := handle(cancelled, false)
 		failure, ok := causes.Find[*classify.Failure](err)
 		testkit.Check(t, ok && failure.Verdict.Class == classify.ClassAborted && calls == 0 && f.marksOf("s") == 1,
 			"cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
@@ -124,13 +124,13 @@ func TestSuspectGoesAway(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			f.leaveMarks("s", 1)
-			err, took := handle(ctx, false)
+			took, err := handle(ctx, false)
 			testkit.Check(t, err == nil && took == want, "with a deadline in %s: %v after %s", after, err, took)
 			cancel()
 		}
 		time.AfterFunc(time.Minute, func() { close(release) })
 		f.leaveMarks("s", 1)
-		err, took := handle(cancelled, true)
+		took, err := handle(cancelled, true)
 		testkit.Check(t, err == nil && took == time.Minute && calls == 41, "acked: %v, %d calls after %s", err, calls, took)
 		synctest.Wait()
 		testkit.Check(t, l.admission.isEmpty(), "a message is left inside")

@@ -15,13 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// insert enters a row as a foreign producer would.
-func (b *bench) insert(id, metadata string) {
-	b.Helper()
-	b.exec(`INSERT INTO ` + b.table(b.topic) + ` (uuid, payload, metadata` + b.sql(`, transaction_id`, ``) +
-		`) VALUES ('` + id + `', 'bytes', ` + metadata + b.sql(`, pg_current_xact_id()`, ``) + `)`)
-}
-
 // odd is a schema adapter that does what no adapter should do.
 type odd struct {
 	wsql.SchemaAdapter
