@@ -17,8 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature V9: a writer that is the victim of a deadlock, or finds another in its way, tries again. Other errors return
-// at once.
+// Feature V9: a writer that meets a deadlock, or another in its way, tries again. Other errors return at once.
 func TestWrite(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		address := d.create(t)
@@ -79,8 +78,7 @@ func TestWrite_givesUp(t *testing.T) {
 	}
 }
 
-// Decision 8: on SQLite a writer waits behind the gate of its *sql.DB for no longer than its context lasts. A read does
-// not.
+// Decision 8: on SQLite a writer waits no longer than its context lasts. A read does not wait.
 func TestExec_waitsInTheRow(t *testing.T) {
 	d := databases[2]
 	db := database.Of(d.kind, d.fresh(t, `CREATE TABLE t (a INT)`, `PRAGMA journal_mode = WAL`))
@@ -170,8 +168,7 @@ func (r *oneRow) Next(to []driver.Value) error {
 	return nil
 }
 
-// Feature V9: a database says what it is. One on which no store can be is an error that says what it is, and which can
-// be.
+// Feature V9: a database says what it is. One on which no store can be is an error that says which can be.
 func TestDetect(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		testkit.Equal(t, "kind", testkit.Must(database.Detect(t.Context(), d.fresh(t))).Kind(), d.kind)

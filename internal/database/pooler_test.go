@@ -14,8 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Decision 14: behind a pooler in transaction mode, connections whose driver prepares statements are refused at the
-// start, by one instance and by several that start together. The error is the server's own, and names the remedy.
+// Decision 14: behind a pooler in transaction mode prepared statements are refused at the start, with the remedy.
 func TestPoolerIsNoticed(t *testing.T) {
 	behind := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 5")
 	var starts sync.WaitGroup
@@ -36,8 +35,7 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// Decision 14: where no statement meets another session, a pooler is as good as none: in session mode, and with the
-// remedies, with which TestPooler of package wmsql handles messages.
+// Decision 14: in session mode a pooler is as good as none. TestPooler of wmsql has the remedies.
 func TestPoolerIsServed(t *testing.T) {
 	address := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = session")
 	for range 3 {

@@ -15,8 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature I1: on PostgreSQL the table is upgraded where it is along the search path, and gets no empty twin in front of
-// it.
+// Feature I1: on PostgreSQL the table is upgraded where it is along the search path, and gets no empty twin.
 func TestUpgrade_searchPath(t *testing.T) {
 	d := databases[0]
 	db := d.fresh(t, d.unversioned...)
@@ -53,8 +52,7 @@ func (d testDatabase) restricted(t testing.TB, address string, owner *sql.DB) *s
 	return db
 }
 
-// Feature I1: a role without rights starts where the table is current, recorded or not. Otherwise the error names the
-// file.
+// Feature I1: a role without rights starts where the table is current. Otherwise the error names the file.
 func TestUpgrade_withoutRights(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		address := d.create(t)

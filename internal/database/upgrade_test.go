@@ -72,8 +72,7 @@ func TestUpgrade_tenAtOnce(t *testing.T) {
 	})
 }
 
-// Feature I1: an upgrade that ended between any two statements, and one that a user made by hand, is completed. Nothing
-// is done twice.
+// Feature I1: an upgrade that ended between any two statements is completed. Nothing is done twice.
 func TestUpgrade_cutShort(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		all := d.statements(t)
@@ -91,8 +90,7 @@ func TestUpgrade_cutShort(t *testing.T) {
 	})
 }
 
-// Feature I1: a record without its columns, as after a restored backup, and columns without their record are made good.
-// What is recorded of other tables does not matter.
+// Feature I1: a record without its columns, and columns without their record, are made good.
 func TestUpgrade_recordIsWrong(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := d.fresh(t, d.statements(t)...)
@@ -164,8 +162,7 @@ func TestUpgrade_requires(t *testing.T) {
 	}
 }
 
-// Feature I1: an upgrade that fails names its file. In one transaction it leaves nothing. One that did not do enough is
-// noticed.
+// Feature I1: an upgrade that fails names its file and leaves nothing. One that did not do enough is noticed.
 func TestUpgrade_fails(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := d.fresh(t, d.unversioned...)

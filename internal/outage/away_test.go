@@ -28,8 +28,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// Decisions 13, 21: what says that a thing is away, and what says something of the message, or of other transactions.
-// What a broker that is reached says of itself is known as a nack, and what else is away is not.
+// Decisions 13, 21: what says that a thing is away, what says something of the message, and what is a nack.
 func TestAway(t *testing.T) {
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
 	number := func(n uint16) error { return &mysql.MySQLError{Number: n} }

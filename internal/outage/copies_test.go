@@ -26,8 +26,7 @@ func callOf(r *Redelivery, id, payload string, metadata ...string) *chain.Call {
 	return chain.Keep(msg)
 }
 
-// Feature R12: what came again is settled as the held message is. What a producer published twice is handled twice, if
-// it differs, has no id, or was not held for long enough to come again.
+// Feature R12: what came again is settled as the held message is. What was published twice is handled twice.
 func TestSettle(t *testing.T) {
 	same := func(r *Redelivery) *chain.Call { return callOf(r, "1", "p", "a", "b", "c", "d") }
 	for name, row := range map[string]struct {
@@ -84,8 +83,7 @@ func TestSettle(t *testing.T) {
 	testkit.Check(t, len(r.kept) <= mostKept && len(r.kept) >= mostKept/2, "%d are remembered", len(r.kept))
 }
 
-// Feature R12: what was remembered in an outage is forgotten without another message. One that is still held is known
-// for as long.
+// Feature R12: what was remembered in an outage is forgotten without another message, unless it is held.
 func TestCopiesAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Redelivery{}

@@ -48,9 +48,7 @@ func (d *thing) ask() error {
 	return nil
 }
 
-// Promises P3, P5: messages are held through an outage of 14 s, with one attempt a second for all of them, and come
-// through when it is over. The log has one line for its begin and one for its end, although some attempts succeed and
-// fail meanwhile. A moment without a connection is none. No message waits for the line.
+// Promises P3, P5: messages are held through an outage, one attempt a second for all. The log has its begin and end.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
@@ -98,8 +96,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Promise P3: a message is given back, uncounted, when it was held for MaxHold or until shortly before its deadline,
-// and at once when its context ends.
+// Promise P3: a held message is given back, uncounted, after MaxHold, or before its deadline, or with its context.
 func TestGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
@@ -140,8 +137,7 @@ func TestAckedIsNotGivenBack(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that alone is refused ends, in a bounded time, and holds no other up meanwhile; so does one
-// that is refused in company with a few others, and one that is refused for what it is ends at once.
+// Promise P4: a message that alone is refused ends in a bounded time, and holds no other up meanwhile.
 func TestRefusedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()

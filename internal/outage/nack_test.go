@@ -12,9 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Promises P3, P4, decision 21: a broker nacks everything, for shorter than maxRefusal or for good, with a loss of its
-// connection in between or without. Messages are held, and given back and held again, as in any outage. One message in
-// each maxRefusal is let go, at the same time as others or one by one. The log has one outage.
+// Promises P3, P4, decision 21: while a broker nacks everything, one message in each maxRefusal is let go.
 func TestNackingBroker(t *testing.T) {
 	for name, row := range map[string]struct {
 		lasts, lost time.Duration // of the outage, and when the connection was lost; 0 is not

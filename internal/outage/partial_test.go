@@ -70,8 +70,7 @@ func until(t *testing.T, g *Dependency, id string, try func() error) (time.Durat
 	}
 }
 
-// Promise P4: a message over which the other side closes the connection ends, although nothing else can pass meanwhile.
-// The log has as many ends of outages as begins.
+// Promise P4: a message over which the other side closes the connection ends, although nothing else can pass.
 func TestCutsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
@@ -92,8 +91,7 @@ func TestCutsTheConnection(t *testing.T) {
 	})
 }
 
-// Decision 13: an outage that begins with lost connections and goes on with refused ones sets nothing aside. Where a
-// proxy goes on to accept connections, hours of that set few aside.
+// Decision 13: an outage that begins with lost connections sets nothing aside; behind an accepting proxy, few.
 func TestLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, n := New(Config{}), 0
@@ -155,8 +153,7 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
-// Promise P4: a message that is refused while others pass is offered less and less often, and is no outage, also when
-// the others have ended.
+// Promise P4: a message that is refused while others pass is offered less and less often, and is no outage.
 func TestRefusedIsNoStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, hold := range []time.Duration{0, time.Second} { // deliveries share the wait

@@ -18,8 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Feature O1: 10,000 topics, handlers and reasons, with newlines and bytes that are not UTF-8, make a bounded number of
-// series. Each event is counted, and so is each value that was folded.
+// Feature O1: 10,000 hostile topics, handlers and reasons make a bounded number of series. Each event is counted.
 func TestSeriesAreBounded(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry, MaxValues: 50}))
@@ -66,8 +65,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	testkit.Check(t, folded >= n, "%g values are folded", folded)
 }
 
-// Feature O1: two channels in one process have series of their own, by a label of the caller's. Without it the error
-// says what to do.
+// Feature O1: two channels have series of their own, by a label of the caller's. The error without it says so.
 func TestTwoChannels(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	configs := make([]spillway.Config, 2)

@@ -83,8 +83,7 @@ func asks(all []*instance) (n int) {
 	return n
 }
 
-// Feature O1: 5 instances that are scraped 100 times each, at the same time, ask the database once, and all of them
-// have the answer.
+// Feature O1: 5 instances that are scraped 100 times each, at the same time, ask the database once.
 func TestInstancesShareOneAnswer(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 5, prom.Config{Interval: time.Hour, Timeout: time.Minute})
@@ -110,8 +109,7 @@ func TestInstancesShareOneAnswer(t *testing.T) {
 	})
 }
 
-// Feature O1: an instance whose turn fails, or that dies in it, does not keep the others from asking in the next turn.
-// Until then, all have the old answer.
+// Feature O1: an instance that dies in its turn does not keep the others from asking in the next.
 func TestInstanceDiesInItsTurn(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: 50 * time.Millisecond, Timeout: time.Minute})
@@ -134,8 +132,7 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 	})
 }
 
-// Feature O1: an answer that no instance renews is not shown as new: all instances say that the source is away. The age
-// of an answer is by the database's clock.
+// Feature O1: an answer that nobody renews is not shown as new, by the database's clock.
 func TestAnswerThatNobodyRenews(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute})

@@ -107,9 +107,7 @@ func named(spans tracetest.SpanStubs, name string) (found tracetest.SpanStubs) {
 	return found
 }
 
-// Feature O2: between a user's tracing middleware outside of the channel and one inside, the attempt is the child of
-// the one, and the parent of the other. What they write into the metadata does not come into the letter, unless it was
-// there before the channel. A publisher that makes spans makes children of ours.
+// Feature O2: an attempt is the child of a user's span outside, and the parent of one inside. No letter has them.
 func TestTheirMiddlewares(t *testing.T) {
 	for _, writes := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{})
@@ -158,8 +156,7 @@ func (p tracing) Publish(topic string, messages ...*message.Message) error {
 	return p.Publisher.Publish(topic, messages...)
 }
 
-// Feature O2: without a trace of the producer, an attempt begins one. With LinkProducer, an attempt begins one and
-// links to it.
+// Feature O2: without a producer's trace an attempt begins one. With LinkProducer it begins one and links.
 func TestRoots(t *testing.T) {
 	for _, links := range []bool{false, true} {
 		observed, kept, tracer := follow(t, telemetry.Config{LinkProducer: links})

@@ -26,8 +26,7 @@ func closed[C interface{ Close() error }](t *testing.T, c C) C {
 	return c
 }
 
-// Feature O2: over a stage topic, a dead-letter topic and DrainTopic, on Kafka. The spans have partition, offset and
-// group.
+// Feature O2: over a stage topic, a dead-letter topic and DrainTopic. Spans have partition, offset and group.
 func TestStoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
 	publisher := closed(t, testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})))

@@ -29,8 +29,7 @@ func letterOf(span trace.SpanContext, redrives int) *message.Message {
 	}.Encode()
 }
 
-// Feature O2: a campaign links each redrive to the letter, whose message has the producer's trace as it was, and the
-// redrive's beside.
+// Feature O2: a campaign links each redrive to the letter. The message has the producer's trace, the redrive's beside.
 func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
@@ -66,8 +65,7 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// Feature O2: what a redrive handler parks or quarantines has a span too, a child of the span in the context of the
-// letter.
+// Feature O2: what a redrive handler parks or quarantines has a span, a child of the one in the letter's context.
 func TestParked(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	ctx, around := tracer.Start(t.Context(), "their middleware")

@@ -21,8 +21,7 @@ type refusing struct{ err error }
 func (r refusing) Publish(string, ...*message.Message) error { return r.err }
 func (refusing) Close() error                                { return nil }
 
-// Feature O2: no payload, no value of metadata, and no credential in the text of an error, a panic or a refusal comes
-// into a span.
+// Feature O2: no payload, metadata or credential comes into a span.
 func TestNoSecretInSpans(t *testing.T) {
 	observed, kept, _ := follow(t, telemetry.Config{})
 	config, dead := watched(observed, 2)

@@ -68,9 +68,7 @@ func (b *bench) silent(messages <-chan *message.Message) {
 	}
 }
 
-// Feature P1: a position that cannot be of this table is refused when it is subscribed to and while the subscription
-// runs, however many messages are in the table by then. None is passed over: with RestartIfAhead all of them come.
-// The numbers begin again, as a restored dump lets them on PostgreSQL and TRUNCATE on MariaDB.
+// Feature P1: a position that cannot be of this table is refused, also while it runs. RestartIfAhead passes none over.
 func TestPositionAhead(t *testing.T) {
 	for _, n := range []int{0, 25} {
 		for _, running := range []bool{true, false} {
@@ -112,8 +110,7 @@ func TestPositionAhead(t *testing.T) {
 	}
 }
 
-// A position is good where rows behind it are gone, or an operator has moved it, or watermill-sql's subscriber wrote
-// it.
+// A position is good where its row is gone, or an operator moved it, or watermill-sql's subscriber wrote it.
 func TestPositionIsGood(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		log := &testkit.Log{}
@@ -153,8 +150,7 @@ func TestPositionIsGood(t *testing.T) {
 	})
 }
 
-// Feature P1: of a restored table whose messages have transaction ids that the server has yet to give out, the position
-// may look good: the messages would wait for a long time, without a word.
+// Feature P1: a restored table whose messages have ids that are yet to be given out is refused, too.
 func TestMessagesAhead(t *testing.T) {
 	b := on(t, databases.Postgres)
 	b.publish("a", "b", "c")

@@ -38,8 +38,7 @@ func TestBatchCloseSettles(t *testing.T) {
 	})
 }
 
-// One that does not is cut off in the middle: nothing of it is there, nor of those before it in the batch, and what it
-// says later is refused.
+// One that does not is cut off: nothing of its batch is there, and what it says later is refused.
 func TestBatchCloseCuts(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		busy, closed, late := make(chan struct{}), make(chan struct{}), make(chan error, 2)

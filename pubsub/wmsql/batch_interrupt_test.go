@@ -17,14 +17,12 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// A statement that its own context interrupts takes the connection along, and with it the transaction. That is counted,
-// once for each delivery, and the message is set aside in the end; the others are not.
+// A statement that its own context interrupts ends the transaction: counted, and its message is set aside in the end.
 func TestBatchInterrupts(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) { b.interrupted(b, "") })
 }
 
-// So it is with drivers that ask the server to cancel the statement, and say only with the next one that the connection
-// is of no use any more, as lib/pq does.
+// So it is with drivers that notice only with the next statement that the connection is gone, as lib/pq.
 func TestBatchInterruptsAnswered(t *testing.T) {
 	b := on(t, databases.Postgres)
 	db := testkit.Must(sql.Open("postgres", b.address)) // lib/pq
@@ -80,8 +78,7 @@ func TestBatchCommitRefused(t *testing.T) {
 	testkit.Check(t, got["orphan"] <= 4 && got["a"] <= 2 && got["c"] <= 3, "deliveries %v", got)
 }
 
-// Promise P4: what is no fault of a message does not set the message aside, however often it happens; one under which
-// the transaction is lost every time is set aside in the end, much later.
+// Promise P4: what is no fault of a message does not set it aside; what loses its transaction every time does, late.
 func TestBatchLost(t *testing.T) {
 	for name, row := range map[string]struct {
 		max, lost, deliveries int

@@ -17,8 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// A handler that acks its message itself is waited for: what it writes after that commits with the ack when it returns
-// nil, and is undone when it returns an error, whose letter then stands by itself.
+// What a handler writes after its own ack commits with the ack, and is undone when it returns an error: a letter.
 func TestBatchOwnAck(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a", "nil", "error", "c"}
@@ -122,8 +121,7 @@ func TestBatchLeftBehind(t *testing.T) {
 	})
 }
 
-// A handler that commits in SQL and fails has its message set aside, even where no connection is free to ask by whether
-// its key was committed.
+// A handler that commits in SQL and fails has its message set aside, even where no connection is free.
 func TestBatchOwnCommitWithoutConnections(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		own := b.over(b.kind.Open(t, b.address))

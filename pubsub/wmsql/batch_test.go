@@ -36,8 +36,7 @@ func (p refusing) Publish(topic string, messages ...*message.Message) error {
 	return err
 }
 
-// A message that is nacked leaves nothing: neither its writes nor its key, an output or a letter. What came before it
-// commits at once; it comes again, later every time.
+// A nacked message leaves nothing. What came before it commits at once; it comes again, later every time.
 func TestBatchNacked(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		const backoff = 100 * time.Millisecond

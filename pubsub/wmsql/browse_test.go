@@ -11,8 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Feature V5: a dry run of a drain moves no position, and a drain that was cut off goes on where its group is. What is
-// in doubt is one transaction.
+// Feature V5: a dry run of a drain moves no position, and a drain that was cut off goes on where its group is.
 func TestDraining(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		testkit.NoError(t, b.pub.InitializeTopics(b.topic+".dlq"))

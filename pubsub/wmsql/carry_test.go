@@ -66,8 +66,7 @@ func TestMessageSurvives(t *testing.T) {
 	})
 }
 
-// Promise P2, as a property of any message; and what stock publishes ours reads, and what needs no care of what ours
-// publishes stock reads.
+// Promise P2, as a property of any message; stock reads ours, and ours stock's, where no care is needed.
 func TestMessageSurvivesProperty(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		stock := b.stockPublisher(b.stockSchema())
@@ -107,8 +106,7 @@ func drawMessage(t *rapid.T) (msg *message.Message, plain bool) {
 	return with(text.Draw(t, "id"), metadata, payload), plain
 }
 
-// A producer's metadata under the reserved name, which stock does not carry, is believed where it is of the form, and
-// otherwise comes as it is; an id only where its hash stands in the column.
+// A producer's metadata under the reserved name comes as it is; an id only where its hash stands in the column.
 func TestForgedCarried(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		stock := b.stockPublisher(b.stockSchema())

@@ -50,8 +50,7 @@ func watchCommits(p *faultproxy.Proxy) *atomic.Int32 {
 	return cutting
 }
 
-// The connection goes between a COMMIT and its answer, or right before it, at commits that chance picks. The table of
-// positions knows which, and no message takes effect twice.
+// The connection goes between a COMMIT and its answer, or right before it: no message takes effect twice.
 func TestCommitAnswerLost(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		random, rounds := testkit.Random(t), testkit.Campaign(t, 10)

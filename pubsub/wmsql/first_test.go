@@ -29,8 +29,7 @@ func TestBatchEndsWithFirst(t *testing.T) {
 	})
 }
 
-// Feature O5: an outage of the database is one Error line of the subscriber when it begins, however often it tries, and
-// one Info line when it ends.
+// Feature O5: an outage of the database is one Error line when it begins, and one Info line when it ends.
 func TestConsumeFailedLines(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		through, proxy := b.behind()

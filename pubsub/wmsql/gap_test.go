@@ -56,8 +56,7 @@ func TestRolledBack(t *testing.T) {
 	})
 }
 
-// Numbers may have gaps everywhere, and be far apart: with auto_increment_increment above 1 there is a gap before every
-// number. All the gaps that are seen at once are waited for once: where each batch waited, it took 40 times GapWait.
+// With auto_increment_increment above 1 there are gaps everywhere. All that are seen at once are waited for once.
 func TestWideGaps(t *testing.T) {
 	t.Parallel()
 	d := databases.MariaDB

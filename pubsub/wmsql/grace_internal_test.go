@@ -9,8 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Promise P3: a message that was acked when the grace after its context ended is acked, however late the process comes
-// to look. A pause of the process ends both, and a select takes any.
+// Promise P3: a message that was acked when its grace ended is acked, however late the process comes to look.
 func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	s := &subscription{of: &Subscriber{config: SubscriberConfig{settleGrace: time.Nanosecond}}, logger: watermill.NopLogger{}}
 	ended, end := context.WithCancel(t.Context())

@@ -24,8 +24,7 @@ func fails(do func(*bench, *message.Message) error) func(*bench, *message.Messag
 	return func(b *bench, msg *message.Message) error { return errors.Join(do(b, msg), errors.New("failed")) }
 }
 
-// Whatever a handler does to its own transaction, those before and behind it in the batch are handled and their effects
-// are there, and what it did is seen.
+// Whatever a handler does to its transaction, those beside it in the batch take effect, and what it did is seen.
 func TestHandlerEndsTransaction(t *testing.T) {
 	const given, permanent = "max_delivery_count_exceeded", "permanent_error"
 	for name, test := range map[string]struct {
@@ -82,8 +81,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 	}
 }
 
-// Between two deliveries of a nacked message there is no transaction. Each delivery is later than the one before:
-// TestBatchNacked.
+// Between two deliveries of a nacked message there is no transaction.
 func TestNackBackoffHoldsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")

@@ -7,8 +7,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// A consumer with nothing to do looks without a lock: on PostgreSQL each lock uses up a transaction id, of which 10 a
-// second from each consumer are a burden on the whole server.
+// An idle consumer looks without a lock: each would use up a transaction id of the whole server.
 func TestIdleLocksNothing(t *testing.T) {
 	b := on(t, databases.Postgres) // which alone writes in the row who locked it
 	ids := b.consume()

@@ -17,8 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Feature I4, decision 8: only our subscriber can be joined, which its type ensures; a nil one is an error at
-// construction.
+// Feature I4, decision 8: only our subscriber can be joined; a nil one is an error at construction.
 func TestJoin(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		testkit.Check(t, testkit.Err(wmsql.Join(t.Context(), nil, shop)) != nil, "a store of no subscriber is accepted")
@@ -29,8 +28,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// A message from another source on the same router has a transaction of its own and the same keys: what came one way is
-// known when it comes the other.
+// A message of another source has a transaction of its own and the same keys.
 func TestOtherSource(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		channel := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
@@ -95,8 +93,7 @@ func TestJoinOfAnotherPool(t *testing.T) {
 	})
 }
 
-// A message that is published from within a handler, and takes its context along, has a transaction of its own while
-// the claim of the handler is open: it may not be done when the handler's message commits.
+// What a handler publishes with its context has a transaction of its own while the handler's claim is open.
 func TestClaimInsideClaim(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber()
@@ -117,8 +114,7 @@ func TestClaimInsideClaim(t *testing.T) {
 	})
 }
 
-// Decision 8: a duplicate waits for the transaction of another consumer, and is absorbed with the outputs that were
-// recorded there, or applied where that is undone.
+// Decision 8: a duplicate waits for another consumer's transaction, and is absorbed, or applied where that is undone.
 func TestJoinedDuplicateWaits(t *testing.T) {
 	for want, fails := range map[int]bool{1: false, 2: true} {
 		t.Run(fmt.Sprintf("fails %t", fails), func(t *testing.T) {

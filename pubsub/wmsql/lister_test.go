@@ -11,8 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// A table whose name is no topic is passed by, and never becomes SQL. One that cannot be read is an error that names
-// it, beside what the others hold.
+// A table whose name is no topic never becomes SQL. One that cannot be read is an error beside what others hold.
 func TestListWaitingOfHostileTables(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		quote := b.sql(`"`, "`")

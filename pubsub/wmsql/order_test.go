@@ -59,8 +59,7 @@ func (b *bench) inOrder(published []string, aside ...string) {
 
 var errDown = errors.New("connection refused")
 
-// Feature R13: a message that fails waits, the later ones of its key wait behind it, and other keys go on. What waits is
-// drained although no new message comes. One that fails for good is set aside, and what comes again is absorbed.
+// Feature R13: a failed message and the later ones of its key wait, other keys go on. What comes again is absorbed.
 func TestOrderedParks(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		ids := []string{"a1", "a2", "b1", "a3", "0x", "c1", "c2"}
@@ -106,8 +105,7 @@ func TestOrderedRollback(t *testing.T) {
 	})
 }
 
-// Feature R13: of two instances the one that waited for the position sees what the other one has parked, and drains it
-// when the other one is gone.
+// Feature R13: an instance that waited for the position sees what another one has parked, and drains it.
 func TestOrderedTwoInstances(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries

@@ -17,9 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Promise P1, feature D9: behind a pooler in transaction mode, with each remedy that the start names, every message is
-// handled once in one transaction with its key and its output, and a broken one is a letter. Two instances share few
-// sessions.
+// Promise P1, feature D9: behind a pooler in transaction mode, with each remedy, every message is handled once.
 func TestPooler(t *testing.T) {
 	for _, mode := range []string{"exec", "cache_describe", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
@@ -41,8 +39,7 @@ func TestPooler(t *testing.T) {
 	}
 }
 
-// Feature D9: payloads of type JSON, which watermill-sql's schema has by default, are written in each of the driver's
-// modes.
+// Feature D9: payloads of type JSON are written in each of the driver's modes.
 func TestPayloadsOfJSON(t *testing.T) {
 	address := postgrestest.Schema(t)
 	for _, mode := range []string{"cache_statement", "exec", "cache_describe", "simple_protocol"} {

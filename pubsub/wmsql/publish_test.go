@@ -11,8 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature D9: what a handler publishes with the context of its message commits with it, and is undone with a failed
-// attempt; a call with messages of several contexts puts each where it belongs.
+// Feature D9: what is published with a message's context commits with it, each message of a call where it belongs.
 func TestPublishWithContext(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var attempts deliveries
@@ -38,8 +37,7 @@ func TestPublishWithContext(t *testing.T) {
 	})
 }
 
-// On MySQL a statement that makes a table commits: ours is made elsewhere, and a failed attempt leaves the table and
-// nothing else. Where it is there already, no publisher waits for another.
+// A table is made outside of the handler's transaction, which MySQL would commit. No publisher waits for another.
 func TestInitializeInsideHandler(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var attempts deliveries

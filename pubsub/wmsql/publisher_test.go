@@ -49,8 +49,7 @@ func (b *bench) stranger() wsql.SchemaAdapter {
 	return &wsql.DefaultPostgreSQLSchema{}
 }
 
-// A name that is no table, or whose table the database would name after another topic, is refused wherever it comes up:
-// letters would land in the live table.
+// A name that is no table, or that the database would cut to another topic's, is refused.
 func TestTopicsThatAreNoTables(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub, live := b.subscriber(), strings.Repeat("x", 53)
@@ -99,9 +98,7 @@ func TestInitializeTopicsAtOnce(t *testing.T) {
 	})
 }
 
-// Decision 4, features D9, I3, promise P4: what the server would not take is told as too large, inside of a transaction
-// too, where the server would end it together with the connection. An output makes its source a letter after one
-// attempt, without a wait in a stage. What is behind it is handled.
+// Decision 4, features D9, I3, promise P4: what is too large is a letter after one attempt. The next is handled.
 func TestTooLarge(t *testing.T) {
 	b := on(t, databases.MariaDB) // PostgreSQL takes a GiB
 	large := func() []byte { return make([]byte, 17<<20) }

@@ -10,8 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Features P4, P2: a table of dead letters may be one that watermill-sql made, whose payloads are JSON, or in another
-// character set. A letter that its columns refuse is written in a form that they take, and is read as it was.
+// Features P4, P2: a letter that a table's columns refuse is written in a form that they take, and read as it was.
 func TestLetterInRefusingTable(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		dead := b.topic + ".dlq"

@@ -68,8 +68,7 @@ func TestServerUpgraded(t *testing.T) {
 	testkit.Equal(t, "recorded is", b.recorded(), server)
 }
 
-// Feature P1: the log says that the position moved if the server is another one, once, and never at a hand-over
-// between instances: what waited for the lock of the position sees one that is newer than its snapshot.
+// Feature P1: the log says once that the server is another one, and never at a hand-over between instances.
 func TestHandOversAreNoMoves(t *testing.T) {
 	b := on(t, databases.Postgres)
 	log := &testkit.Log{}
@@ -111,8 +110,7 @@ func TestHandOversAreNoMoves(t *testing.T) {
 	testkit.Equal(t, "lines of a move", moves(), 1)
 }
 
-// A table of positions that watermill-sql made has no column for the server, and is consumed without one. Once there is
-// one, watermill-sql's subscriber goes on with the table, and keeps what is recorded.
+// watermill-sql's table of positions has no column for the server, and is consumed. Where there is one, it is kept.
 func TestServerColumn(t *testing.T) {
 	b := on(t, databases.Postgres)
 	b.exec(`ALTER TABLE ` + b.offsetsTable() + ` DROP COLUMN spillway_server`)
@@ -132,8 +130,7 @@ func TestServerColumn(t *testing.T) {
 	testkit.Check(t, server != "" && b.recorded() == server, "recorded was %q", server)
 }
 
-// Feature P1, no false alarm: the transactions of many publishers overlap, so that messages with higher numbers have
-// lower transaction ids. Consumers of a server that stays the same come and go, and none is refused.
+// Feature P1: overlapping transactions of many publishers are no false alarm.
 func TestServerStays(t *testing.T) {
 	b := on(t, databases.Postgres)
 	const publishers, each = 8, 40

@@ -9,8 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Promise P4, feature D9: what a handler sets for its transaction, a search path for one, neither keeps its message
-// from being acknowledged, with its key and outputs, nor is found by the message behind it in the batch.
+// Promise P4, feature D9: what a handler sets for its transaction does not outlive its message.
 func TestHandlerChangesSettings(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		says, asks := []string{`CREATE TEMPORARY TABLE own (n int)`, `DROP TEMPORARY TABLE own`}, `SELECT 'none'`

@@ -46,8 +46,7 @@ func TestSubscriberConfig(t *testing.T) {
 	})
 }
 
-// Subscribe creates the tables that are missing. On PostgreSQL a role that may not create any consumes those that
-// exist.
+// Subscribe creates missing tables. On PostgreSQL a role that may not create any consumes those that exist.
 func TestSubscribeCreatesTables(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		for what, topic := range map[string]string{"both": b.topic + ".new", "that of positions": b.outs} {

@@ -15,8 +15,7 @@ var features = tests.Features{
 	ConsumerGroups: true, ExactlyOnceDelivery: true, GuaranteedOrder: true, Persistent: true, ForceShort: true,
 }
 
-// Watermill's universal suite, with the consumer group of every constructor, on each kind of database. Of what it skips
-// for features like ours, concurrent closes deliver each message at least once.
+// Watermill's universal suite, and concurrent closes, which deliver at least once.
 func TestUniversal(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		plain := func(*testing.T) (message.Publisher, message.Subscriber) { return b.pair("test") }

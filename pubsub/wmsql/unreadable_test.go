@@ -77,8 +77,7 @@ func TestAdapterPanics(t *testing.T) {
 	})
 }
 
-// The queries of an adapter that is not watermill-sql's own are what decides, be it derived from that or not, and the
-// log says so.
+// The queries of an adapter that is not watermill-sql's own decide, and the log says so.
 func TestOwnQuery(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		log := &testkit.Log{}

@@ -34,9 +34,7 @@ func (b *bench) own() (own *bench, transactions func() int) {
 
 var innoDBLists sync.Mutex
 
-// Feature R12: while a part keeps the valve shut, the subscription has neither a transaction nor a connection. The
-// messages before the one that was requeued are committed, and so is one that was acked meanwhile. The messages behind
-// it are left for later.
+// Feature R12: while the valve is shut there is no transaction. What was acked is committed, the rest left for later.
 func TestShutValveHoldsNoTransaction(t *testing.T) {
 	for _, acks := range []bool{false, true} {
 		t.Run(fmt.Sprintf("acked %t", acks), func(t *testing.T) {
@@ -79,8 +77,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 	}
 }
 
-// Feature R12: a message that is requeued because of an outage is not counted, however often, and however late. A
-// backoff of an hour for nacks and a limit of one delivery would show it.
+// Feature R12: a message that is requeued because of an outage is not counted, however often, and however late.
 func TestGivenBackIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {

@@ -12,8 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
-// Promise P3: the connection is lost under a handler that says nothing to the database. Its context ends long before
-// the ack deadline, nothing is set aside, and the message comes again.
+// Promise P3: when the connection is lost under a silent handler, its context ends, and the message comes again.
 func TestConnectionLostUnderIdleHandler(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		var seen deliveries

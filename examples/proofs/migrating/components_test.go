@@ -25,9 +25,7 @@ import (
 
 // The statements of docs/migrating.md about Watermill's components.
 
-// A forwarder runs on a router of its own that a channel protects: what it cannot unwrap is dead-lettered, and the next
-// goes on. A message that the forwarder cannot publish is dead-lettered as its envelope: with the envelope's id, in the
-// forwarder's topic. A redrive to that topic forwards it again.
+// What a forwarder cannot unwrap, or publish, is dead-lettered as its envelope. A redrive forwards it again.
 func TestMigratingForwarder(t *testing.T) {
 	b := shop.New(t, false)
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })
@@ -53,8 +51,7 @@ func TestMigratingForwarder(t *testing.T) {
 	b.Eventually("it is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"invoice"}) })
 }
 
-// Letters may go through a forwarder to their topics. A forwarder whose own letters would go through itself does not
-// start: each would come back wrapped once more. Without Attach, such a message is given back.
+// Letters may go through a forwarder, but not its own: it does not start. Without Attach such a message is given back.
 func TestMigratingLettersThroughForwarder(t *testing.T) {
 	b := shop.New(t, false)
 	through := forwarder.NewPublisher(b.Source, forwarder.PublisherConfig{ForwarderTopic: "outbox"})
@@ -100,8 +97,7 @@ func forwards(t *testing.T, b *shop.Shop, router *message.Router, middlewares ..
 	testkit.Must(forwarder.NewForwarder(shop.StaysOpen(b.Source), b.Outs, watermill.NopLogger{}, config))
 }
 
-// A persistent gochannel gives each new subscription all messages again. With a receiver they take effect once, and a
-// message that is dead-lettered again is the same letter.
+// A persistent gochannel gives each subscription all messages again. With a receiver they take effect once.
 func TestMigratingPersistentGoChannel(t *testing.T) {
 	b := shop.New(t, true)
 	b.Publish(shop.Numbered(4)...)
@@ -124,8 +120,7 @@ func TestMigratingPersistentGoChannel(t *testing.T) {
 	testkit.Equal(t, "effects", len(b.Effects()), 3)
 }
 
-// A requeuer brings a letter back with our failure metadata on it, and without a bound on how often. A redrive handler
-// removes the failure and counts.
+// A requeuer brings a letter back with its failure, without a bound. A redrive handler removes it and counts.
 func TestMigratingRequeuer(t *testing.T) {
 	for name, add := range map[string]func(*testing.T, *shop.Shop, *message.Router){
 		"requeuer": func(t *testing.T, b *shop.Shop, router *message.Router) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -55,45 +55,7 @@ func group(t *testing.T, b *shop.Shop, router *message.Router, ackUnknown bool, 
 	testkit.NoError(t, processor.AddHandlersGroup("group", handlers...))
 }
 
-func command(t *testing.T, b *shop.Shop, id string) {
-	t.Helper()
-	testkit.NoError(t, b.Source.Publish("commands", event(id, "migrating_test.orderPlaced", `{"Order":"42"}`)))
-}
-
-// OnHandle decides what the channel sees: an error that it returns is retried and dead-lettered, one that it swallows
-// is an ack. The handler finds the receiver's transaction in its context, also through OnHandle.
-func TestMigratingOnHandle(t *testing.T) {
-	for _, swallows := range []bool{true, false} {
-		b := shop.New(t, false)
-		var runs atomic.Int32
-		stop := b.Run(func(router *message.Router) {
-			b.Channel().Attach(router)
-			commands(t, b, router, func(c *cqrs.CommandProcessorConfig) {
-				c.OnHandle = func(params cqrs.CommandProcessorOnHandleParams) error {
-					err := params.Handler.Handle(params.Message.Context(), params.Command)
-					if swallows {
-						return nil
-					}
-					return err
-				}
-			}, cqrs.NewCommandHandler("place", func(ctx context.Context, _ *orderPlaced) error {
-				_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects (id) VALUES ('half')`)
-				testkit.Check(t, err == nil, "%v", err)
-				runs.Add(1)
-				return errTwice
-			}))
-		}, message.PassthroughHandler)
-		command(t, b, "command")
-		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || swallows && len(b.Effects()) == 1 })
-		stop()
-		n := len(b.Waiting())
-		testkit.Check(t, (n == 0) == swallows && (runs.Load() == 1) == swallows && (len(b.Effects()) == 1) == swallows,
-			"OnHandle swallows errors %v: %d letters after %d runs, effects %v", swallows, n, runs.Load(), b.Effects())
-	}
-}
-
-// The handlers of a group share their event: if the second fails, the first runs again. With a receiver both take
-// effect once, or neither.
+// If the second handler of a group fails, the first runs again. With a receiver both take effect once, or neither.
 func TestMigratingGroup(t *testing.T) {
 	for _, receives := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -163,28 +125,39 @@ func event(id, name, payload string) *message.Message {
 	return msg
 }
 
-// A command whose handler fails is acked and gone with AckCommandHandlingErrors: it is not retried and not
-// dead-lettered. Without, it is both.
+// A command whose handler fails is retried and dead-lettered. With AckCommandHandlingErrors, or an OnHandle that
+// swallows the error, it is acked. The handler finds the receiver's transaction in its context, also through OnHandle.
 func TestMigratingCommandErrors(t *testing.T) {
-	for _, ack := range []bool{true, false} {
+	type config = cqrs.CommandProcessorConfig
+	handle := func(params cqrs.CommandProcessorOnHandleParams) error {
+		return params.Handler.Handle(params.Message.Context(), params.Command)
+	}
+	for name, change := range map[string]func(*config){
+		"retried":           func(*config) {},
+		"retried, OnHandle": func(c *config) { c.OnHandle = handle },
+		"acked":             func(c *config) { c.AckCommandHandlingErrors = true },
+		"acked, OnHandle": func(c *config) {
+			c.OnHandle = func(params cqrs.CommandProcessorOnHandleParams) error { _ = handle(params); return nil }
+		},
+	} {
 		b := shop.New(t, false)
-		runs := make(chan struct{}, 10)
+		var runs atomic.Int32
 		stop := b.Run(func(router *message.Router) {
 			b.Channel().Attach(router)
-			commands(t, b, router, func(c *cqrs.CommandProcessorConfig) { c.AckCommandHandlingErrors = ack },
-				cqrs.NewCommandHandler("place", func(context.Context, *orderPlaced) error {
-					runs <- struct{}{}
-					return errors.New("failed")
-				}))
+			commands(t, b, router, change, cqrs.NewCommandHandler("place", func(ctx context.Context, _ *orderPlaced) error {
+				runs.Add(1)
+				return errors.Join(b.Apply(cqrs.OriginalMessageFromCtx(ctx)), errTwice)
+			}))
 		}, message.PassthroughHandler)
-		command(t, b, "command")
-		<-runs
-		if !ack {
-			b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
-		}
+		command := event("command", "migrating_test.orderPlaced", `{"Order":"42"}`)
+		testkit.NoError(t, b.Source.Publish("commands", command))
+		b.Eventually("it is settled", func() bool { return len(b.Waiting()) == 1 || len(b.Effects()) == 1 })
 		stop()
-		got := fmt.Sprintf("%d more runs, %d letters", len(runs), len(b.Waiting()))
-		testkit.Equal(t, fmt.Sprint("AckCommandHandlingErrors ", ack), got,
-			map[bool]string{true: "0 more runs, 0 letters", false: "2 more runs, 1 letters"}[ack])
+		want := "3 runs, 1 letters, 0 effects"
+		if strings.HasPrefix(name, "acked") {
+			want = "1 runs, 0 letters, 1 effects"
+		}
+		got := fmt.Sprintf("%d runs, %d letters, %d effects", runs.Load(), len(b.Waiting()), len(b.Effects()))
+		testkit.Equal(t, name, got, want)
 	}
 }

@@ -42,8 +42,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Promise P7: after the rename of a service, with the statement of docs/upgrading.md, a message that was applied before
-// is absorbed. Without the statement it is applied again.
+// Promise P7: after docs/upgrading.md's rename of a service, what was applied before is absorbed.
 func TestRenamedService(t *testing.T) {
 	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
 	rename, _, _ := strings.Cut(rest, "```")

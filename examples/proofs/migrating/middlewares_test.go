@@ -29,8 +29,7 @@ func inside(ch *spillway.Channel, middlewares ...message.HandlerMiddleware) func
 	return func(router *message.Router) { ch.Attach(router); router.AddMiddleware(middlewares...) }
 }
 
-// Timeout works inside, where it bounds each attempt. Outside it ends the message's context when the handler returns,
-// so an output whose first publish fails is not published again: the message is given back, and its handler runs again.
+// Timeout works inside. Outside it ends the context, so an output that fails once gives its message back.
 func TestMigratingTimeout(t *testing.T) {
 	for name, where := range map[string]func(*spillway.Channel, ...message.HandlerMiddleware) func(*message.Router){"inside": inside, "outside": outside} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +70,7 @@ func TestMigratingTimeout(t *testing.T) {
 	}
 }
 
-// CircuitBreaker works inside. An open breaker is a transient error, which counts as an attempt, so by itself it
-// dead-letters healthy messages; with a rule that says NotNow they come again uncounted.
+// CircuitBreaker works inside. Open, it dead-letters healthy messages, unless a rule says NotNow.
 func TestMigratingCircuitBreaker(t *testing.T) {
 	for name, rules := range map[string][]classify.Rule{
 		"alone":     nil,
@@ -100,8 +98,7 @@ func TestMigratingCircuitBreaker(t *testing.T) {
 	}
 }
 
-// Deduplicator must go. Inside, it remembers a message whose handler failed, and swallows the second attempt: no
-// effect, no letter.
+// Deduplicator must go. Inside, it swallows the second attempt: no effect, no letter.
 func TestMigratingDeduplicator(t *testing.T) {
 	b := shop.New(t, false)
 	var runs atomic.Int32
@@ -196,8 +193,7 @@ func TestMigratingFailures(t *testing.T) {
 	}
 }
 
-// IgnoreErrors must go. Inside, the receiver takes the failure for a success: what the handler wrote commits. A rule
-// discards instead.
+// IgnoreErrors must go. Inside, what the handler wrote commits. A rule discards instead.
 func TestMigratingIgnoreErrors(t *testing.T) {
 	errCopy := errors.New("a copy")
 	for name, middlewares := range map[string][]message.HandlerMiddleware{"with": {wm.NewIgnoreErrors([]error{errCopy}).Middleware}, "without": nil} {
@@ -221,8 +217,7 @@ func TestMigratingIgnoreErrors(t *testing.T) {
 	}
 }
 
-// A redrive to a topic that two handlers read gives the message to both. With a receiver the handler that succeeded
-// absorbs it.
+// A redrive to a topic of two handlers reaches both. With a receiver the one that succeeded absorbs it.
 func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
 	for name, receiver := range map[string]bool{"with a receiver": true, "without": false} {
 		t.Run(name, func(t *testing.T) {

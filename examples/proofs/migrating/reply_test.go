@@ -39,8 +39,7 @@ func replying(t *testing.T, b *shop.Shop, ack bool, fails func() error) (request
 	return backend, handler, bus
 }
 
-// A reply is sent at each attempt. Without AckCommandErrors the first reply is the error of the first attempt, although
-// a later attempt succeeds. With it the caller has the error, and the command is neither retried nor dead-lettered.
+// A reply is sent at each attempt. With AckCommandErrors the caller has the error, and the command is not retried.
 func TestMigratingRequestReply(t *testing.T) {
 	for _, ack := range []bool{true, false} {
 		b := shop.New(t, false)
@@ -73,8 +72,7 @@ func TestMigratingRequestReply(t *testing.T) {
 	}
 }
 
-// A command that was dead-lettered and redriven still has its operation id: its reply goes to the caller that still
-// waits for that operation.
+// A command that was redriven keeps its operation id: its reply goes to the caller that still waits.
 func TestMigratingReplyAfterRedrive(t *testing.T) {
 	b := shop.New(t, false)
 	var fixed atomic.Bool
@@ -107,8 +105,7 @@ func TestMigratingReplyAfterRedrive(t *testing.T) {
 	testkit.Check(t, second.Error == nil, "the reply after the redrive is %+v", second)
 }
 
-// A reply that cannot be published fails its command, which is dead-lettered, and its effect is rolled back. With a
-// ReplyPublishErrorHandler the command succeeds.
+// A reply that cannot be published fails its command. With a ReplyPublishErrorHandler the command succeeds.
 func TestMigratingReplyRefused(t *testing.T) {
 	for _, ignores := range []bool{true, false} {
 		b := shop.New(t, false)
