@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -148,19 +147,10 @@ func TestPut_within(t *testing.T) {
 	testkit.NoError(t, s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0))
 }
 
-// Ten processes that start at once make the table once. A table, a database and a service that cannot be the store's
-// are refused.
+// A table, a database and a service that cannot be the store's are refused.
 func TestNewStore(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		var all sync.WaitGroup
-		for range 10 {
-			db := d.Open(t, address)
-			all.Go(func() {
-				testkit.Is(t, testkit.Err(NewStore(t.Context(), db, "shop")), nil)
-			})
-		}
-		all.Wait()
-		db := d.Open(t, d.Create(t))
+		db := d.Open(t, address)
 		_, err := NewStore(t.Context(), db, "")
 		testkit.Check(t, (err == nil) == (d.Name == "sqlite"), "without a service: %v", err)
 		for _, statement := range []string{`DROP TABLE IF EXISTS spillway_delayed`, `CREATE TABLE spillway_delayed (seq INTEGER PRIMARY KEY, name VARCHAR(10))`} {

@@ -142,56 +142,6 @@ func TestNoCopiesInTransactions(t *testing.T) {
 	}
 }
 
-// Feature R5b: copies are settled as the held one is. If its context ended, one of them takes its place.
-func TestCopiesAreLinked(t *testing.T) {
-	for name, became := range map[string]outcome{"acked": acked, "given back": givenBack, "abandoned": abandoned} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				topic := topicOf("t")
-				topic.of.stages.config.setDefaults()
-				w := &waiter{at: topic, sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
-				leave, claimed := w.claim(ending{t.Context(), t.Context()}, staged("e", "1", "p"))
-				testkit.Require(t, claimed, "not claimed")
-				results, gone, cancel := make(chan string, 10), 0, context.CancelFunc(nil)
-				for i := range 4 {
-					ctx, end := context.WithCancel(t.Context())
-					defer end()
-					if i == 3 {
-						cancel = end
-					}
-					go func() {
-						msg := staged("e", "1", "p")
-						leave, claimed := w.claim(ending{ctx, ctx}, msg)
-						select {
-						case <-msg.Acked():
-							results <- "acked"
-						default:
-							results <- fmt.Sprint(claimed)
-						}
-						if claimed {
-							leave(acked, 0)
-						}
-					}()
-				}
-				synctest.Wait()
-				cancel()
-				synctest.Wait()
-				testkit.Check(t, len(results) == 1 && <-results == "false",
-					"a copy whose context ended waits, or the others do not")
-				leave(became, time.Second)
-				synctest.Wait()
-				counts := map[string]int{}
-				for len(results) > 0 {
-					counts[<-results]++
-					gone++
-				}
-				want := map[outcome]map[string]int{acked: {"acked": 3}, givenBack: {"false": 3}, abandoned: {"true": 1, "acked": 2}}[became]
-				testkit.Check(t, fmt.Sprint(counts) == fmt.Sprint(want), "%v, want %v", counts, want)
-			})
-		})
-	}
-}
-
 // One stage that takes nothing, for many messages: one is set aside in five minutes.
 func TestStageRefusesMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
