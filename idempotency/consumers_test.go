@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,25 +26,15 @@ func TestConsumers(t *testing.T) {
 
 func (c *cell) eight(messages int) {
 	const times, consumers = 3, 8
-	seed := rand.Uint64()
-	c.Logf("seed %d", seed)
-	deliveries := make([]int, 0, times*messages)
-	for i := range times * messages {
-		deliveries = append(deliveries, i%messages)
-	}
-	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(deliveries), func(i, j int) {
-		deliveries[i], deliveries[j] = deliveries[j], deliveries[i]
-	})
-	queue := make(chan int, len(deliveries))
-	for _, i := range deliveries {
-		queue <- i
+	random, queue := testkit.Random(c), make(chan int, times*messages)
+	for _, i := range random.Perm(times * messages) {
+		queue <- i % messages
 	}
 	close(queue)
 	c.store(c.db)
 	var applied, absorbed, called atomic.Int64
 	var all sync.WaitGroup
-	var share [consumers]int
-	for n := range consumers {
+	for range consumers {
 		db := c.open(c, c.address)
 		h := c.receiverOn(c.store(db), idempotency.ReceiverConfig{
 			Hooks: idempotency.Hooks{
@@ -63,12 +52,10 @@ func (c *cell) eight(messages int) {
 					c.Errorf("message %d: %v, %v", i, out, err)
 					return
 				}
-				share[n]++
 			}
 		})
 	}
 	all.Wait()
-	c.Logf("the consumers handled %v deliveries", share)
 	if applied.Load() != int64(messages) || called.Load() != int64(messages) || absorbed.Load() != int64((times-1)*messages) {
 		c.Errorf("%d calls, %d applied, %d absorbed; want %d, %[4]d and %d",
 			called.Load(), applied.Load(), absorbed.Load(), messages, (times-1)*messages)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testkit/wire"
 )
 
@@ -30,16 +30,10 @@ type setting struct {
 	Messages               []planned
 }
 
-// The files of a source. They are only ever appended to.
-func (s *setting) acks() string    { return filepath.Join(s.Dir, "acks") }
-func (s *setting) kills() string   { return filepath.Join(s.Dir, "kills") }
-func (s *setting) effects() string { return filepath.Join(s.Dir, "effects") }
-func (s *setting) outputs(t testing.TB) *paper {
-	return &paper{t: t, path: filepath.Join(s.Dir, "outputs")}
-}
-func (s *setting) letters(t testing.TB) *paper {
-	return &paper{t: t, path: filepath.Join(s.Dir, "letters")}
-}
+// file is one of a source's, which are only ever appended to.
+func (s *setting) file(name string) string { return filepath.Join(s.Dir, name) }
+
+func (s *setting) paper(t testing.TB, name string) *paper { return &paper{t: t, path: s.file(name)} }
 
 // mortal is a process until it is killed.
 type mortal struct {
@@ -55,7 +49,7 @@ type mortal struct {
 func live(t *testing.T, text string) {
 	m := &mortal{t: t, killed: map[int]bool{}}
 	testkit.NoError(t, json.Unmarshal([]byte(text), &m.setting))
-	for _, line := range lines(t, m.kills()) {
+	for _, line := range lines(t, m.file("kills")) {
 		index, _, _ := strings.Cut(line, ":")
 		i := testkit.Must(strconv.Atoi(index))
 		m.killed[i] = true
@@ -70,18 +64,16 @@ func live(t *testing.T, text string) {
 func (m *mortal) consume(d database) {
 	db, w := wire.Open(m.t, d.driver, m.Address)
 	m.driver = d.driver
-	w.Set(func(_ *wire.Conn, statement string) error {
-		if wire.IsCommit(statement) && m.handled.Load() {
-			m.die("committing")
+	at := func(step string) func(*wire.Conn, string) error {
+		return func(_ *wire.Conn, statement string) error {
+			if wire.IsCommit(statement) && m.handled.Load() {
+				m.die(step)
+			}
+			return nil
 		}
-		return nil
-	}, func(_ *wire.Conn, statement string) error {
-		if wire.IsCommit(statement) && m.handled.Load() {
-			m.die("committed")
-		}
-		return nil
-	})
-	config := spillway.Config{Publisher: m.letters(m.t), Idempotency: d.store(db),
+	}
+	w.Set(at("committing"), at("committed"))
+	config := spillway.Config{Publisher: m.paper(m.t, "letters"), Idempotency: d.store(db),
 		Receiver: &idempotency.ReceiverConfig{MarkPublished: true}}
 	if m.Leases {
 		config.Receiver.Lease, *idempotency.RequeueAfter(config.Receiver) = time.Second, 40*time.Millisecond
@@ -90,10 +82,10 @@ func (m *mortal) consume(d database) {
 	for _, p := range m.Messages {
 		messages = append(messages, newMessage(p.ID))
 	}
-	from := newSpool(m.t, m.acks(), messages...)
+	from := newSpool(m.t, m.file("acks"), messages...)
 	from.delivers = func(index int) { m.index.Store(int64(index)); m.handled.Store(false) }
 	from.acked = func(int) { m.die("acking") }
-	out := m.outputs(m.t)
+	out := m.paper(m.t, "outputs")
 	out.before = func(*message.Message) error { m.die("publishing"); return nil }
 	out.after = func(*message.Message) error { m.die("published"); return nil }
 	pass(m.t, newChannel(m.t, config).Attach, from, out, m.handle)
@@ -105,11 +97,8 @@ func (m *mortal) die(step string) {
 	if m.Messages[index].DiesAt != step || m.killed[index] {
 		return
 	}
-	appendLine(m.t, m.kills(), fmt.Appendf(nil, "%d:%s", index, step))
-	if err := syscall.Kill(syscall.Getpid(), syscall.SIGKILL); err != nil {
-		panic(err)
-	}
-	select {}
+	appendLine(m.t, m.file("kills"), fmt.Appendf(nil, "%d:%s", index, step))
+	child.Kill()
 }
 
 func (m *mortal) handle(msg *message.Message) ([]*message.Message, error) {
@@ -130,7 +119,7 @@ func (m *mortal) effect(ctx context.Context, id string) error {
 		return fmt.Errorf("leased: %v, transaction: %v", leased, tx != nil)
 	}
 	if leased {
-		appendLine(m.t, m.effects(), fmt.Appendf(nil, "%s:%d", id, fence))
+		appendLine(m.t, m.file("effects"), fmt.Appendf(nil, "%s:%d", id, fence))
 		return nil
 	}
 	mark := "$1"

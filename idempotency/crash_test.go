@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,37 +47,28 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// atOnceOf is how many sources are worked off at once. Leases of the dead make their sources wait.
-var atOnceOf = map[bool]int{false: 2, true: 8}
-
 // crash has processes killed at every step, and says what is wrong afterwards.
 func crash(c *cell, program string, leases bool) {
 	c.store(c.db)
-	kills := number(c, killsVariable, 1)
-	seed := rand.Uint64()
-	c.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	var at []string // a step for each kill
-	for _, s := range steps {
-		for range kills {
-			at = append(at, s)
-		}
-	}
+	kills, random := number(c, killsVariable, 1), testkit.Random(c)
+	at := slices.Repeat(steps, kills)
 	random.Shuffle(len(at), func(i, j int) { at[i], at[j] = at[j], at[i] })
 	var all sync.WaitGroup
-	lineages := make([]*lineage, atOnceOf[leases])
+	// Sources that are worked off at once. Leases of the dead make theirs wait.
+	lineages := make([]*lineage, map[bool]int{false: 2, true: 8}[leases])
 	for i := range lineages {
 		part := at[i*len(at)/len(lineages) : (i+1)*len(at)/len(lineages)]
-		lineages[i] = newLineage(c, setting{Database: c.name, Address: c.address, Dir: c.TempDir(), Leases: leases}, i, part, random)
+		s := setting{Database: c.name, Address: c.address, Dir: c.TempDir(), Leases: leases}
+		lineages[i] = newLineage(c, s, i, part, random)
 		all.Go(func() { lineages[i].run(program) })
 	}
 	all.Wait()
-	account := &account{cell: c, died: map[string]int{}}
+	killed := map[string]int{}
 	for _, ch := range lineages {
-		account.add(ch)
+		ch.account(killed)
 	}
 	for _, s := range steps {
-		testkit.Equal(c, s+": processes that were killed", account.died[s], kills)
+		testkit.Equal(c, s+": processes that were killed", killed[s], kills)
 	}
 }
 
@@ -90,24 +82,19 @@ type lineage struct {
 // newLineage plans as many messages again that kill no process, and some that come twice.
 func newLineage(c *cell, s setting, number int, at []string, random *rand.Rand) *lineage {
 	for i, step := range at {
-		s.Messages = append(s.Messages, planned{fmt.Sprintf("%d-%d", number, i), step}, planned{fmt.Sprintf("%d-%d-calm", number, i), ""})
+		id := fmt.Sprintf("%d-%d", number, i)
+		s.Messages = append(s.Messages, planned{id, step}, planned{id + "-calm", ""})
 	}
 	random.Shuffle(len(s.Messages), func(i, j int) { s.Messages[i], s.Messages[j] = s.Messages[j], s.Messages[i] })
-	for i := range s.Messages {
-		if i%5 == 0 {
-			s.Messages = append(s.Messages, planned{s.Messages[i].ID, ""})
-		}
+	for i := 0; i < 2*len(at); i += 5 {
+		s.Messages = append(s.Messages, planned{s.Messages[i].ID, ""})
 	}
 	return &lineage{cell: c, setting: s}
 }
 
 // run starts a process after another, until one comes to the end of the source.
 func (ch *lineage) run(program string) {
-	text, err := json.Marshal(ch.setting)
-	if err != nil {
-		ch.Error(err)
-		return
-	}
+	text, _ := json.Marshal(ch.setting)
 	for ended := time.Now().Add(8 * time.Minute); time.Now().Before(ended); {
 		cmd := exec.Command(program, "-test.run", "^TestCrash$", "-test.timeout", "2m")
 		cmd.Env = append(os.Environ(), crashVariable+"="+string(text))

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	mysqldriver "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql"
@@ -101,51 +101,42 @@ func TestDriverPanics(t *testing.T) {
 	}
 }
 
-// Feature I2: a claim costs no round trip beside those of a transaction of the handler's own, also with outputs.
-func TestPostgresTrips(t *testing.T) {
-	f := onFaulty(t, onPostgres)
-	var said []string
-	f.wire.Set(func(_ *wire.Conn, statement string) error { said = append(said, statement); return nil }, nil)
-	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
-	for i, outputs := range [][]*message.Message{nil, {newMessage("out")}, nil} {
-		said = nil
-		h := f.writeAnd(func(*message.Message) ([]*message.Message, error) { return outputs, nil })
-		testkit.Must(r.Middleware(h)(newMessage(fmt.Sprint(i))))
-		testkit.Check(t, len(said) == 3 && strings.Contains(said[0], "PREPARE") == (i == 0), "%q", said)
-	}
-	f.rows(3, 3)
-}
-
-// Feature I2: what runs between claim and commit is no more than what the handler does, as long as that cannot end the
-// transaction.
-func TestMySQLTrips(t *testing.T) {
-	f := onFaulty(t, onMariaDB)
-	said := 0
-	f.wire.Set(func(*wire.Conn, string) error { said++; return nil }, nil)
-	for i, row := range []struct {
-		statements []string
-		want       int
-	}{{[]string{`INSERT INTO effects VALUES ('e')`, `UPDATE effects SET id = 'f'`}, 4}, {[]string{`SET @any = 1`, `SET @any = 2`}, 8}} {
-		said = 0
-		c := f.claim(fmt.Sprint(i))
-		for _, statement := range row.statements {
-			f.do(c, statement)
+// Feature I2: a claim costs no round trip beside those of a transaction of the handler's own, on
+// PostgreSQL also with outputs. MariaDB is asked after a statement that can end the transaction.
+func TestTrips(t *testing.T) {
+	for _, row := range []struct {
+		on        database
+		statement string
+		want      [3]int
+	}{
+		{onPostgres, inEffects("e"), [3]int{3, 3, 3}}, {onMariaDB, inEffects("e"), [3]int{3, 4, 3}},
+		{onMariaDB, `SET @any = 1`, [3]int{7, 8, 7}},
+	} {
+		f, said := onFaulty(t, row.on), 0
+		f.wire.Set(func(*wire.Conn, string) error { said++; return nil }, nil)
+		for i, outputs := range []string{"", "out", ""} {
+			said = 0
+			c := f.claim(fmt.Sprint(i))
+			f.do(c, row.statement)
+			err := c.Commit([]byte(outputs))
+			testkit.Check(t, err == nil && said == row.want[i], "%q: %d statements, %v", row.statement, said, err)
 		}
-		err := c.Commit(nil)
-		testkit.Check(t, err == nil && said == row.want, "%q: %d statements, %v", row.statements, said, err)
 	}
 }
 
 // Feature I2: a commit that the server refuses, as a Galera cluster does, is an error with its cause, and nothing
 // stays.
-func TestMySQLCommitRefused(t *testing.T) {
-	f := onFaulty(t, onMariaDB)
-	refused := &mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}
-	f.wire.Set(f.at("COMMIT", func(*wire.Conn) error { return refused }), nil)
-	r := f.receiverOn(f.store, idempotency.ReceiverConfig{})
-	_, err := r.Middleware(f.write)(newMessage("m1"))
-	testkit.Require(t, errors.Is(err, refused) && !strings.Contains(err.Error(), "perhaps"), "%v", err)
-	f.rows(0, 0)
+func TestCommitRefused(t *testing.T) {
+	for refused, d := range map[error]database{
+		&mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock"}: onMariaDB,
+		&pgconn.PgError{Code: "23505"}: onPostgres,
+	} {
+		f := onFaulty(t, d)
+		f.wire.Set(f.at("COMMIT", func(*wire.Conn) error { return refused }), nil)
+		_, err := f.receiverOn(f.store, idempotency.ReceiverConfig{}).Middleware(f.write)(newMessage("m1"))
+		testkit.Require(t, errors.Is(err, refused) && !strings.Contains(err.Error(), "perhaps"), "%v", err)
+		f.rows(0, 0)
+	}
 }
 
 // Feature I2: a connection that cannot be given back as it was is closed, and the commit stands.

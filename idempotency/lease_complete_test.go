@@ -13,31 +13,17 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Feature I3: a handler that succeeded although its lease was lost is recorded if no other delivery took the key over.
-func TestLeaseLostAndSucceeded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &scripted{renew: func(context.Context, int) error { return errDown }}
-		attempts, lost, _, err := scriptedReceiver(t, s, func(*message.Message) ([]*message.Message, error) {
-			time.Sleep(2 * leaseTime)
-			return nil, nil
-		})
-		if err != nil || attempts != 1 || lost != 0 || s.n("complete") != 1 || s.n("release") != 0 {
-			t.Fatal(err, attempts, lost, s.calls)
-		}
-	})
-}
-
 // Feature I3: what the handler did is recorded as soon as the database can; a message whose record fails has not
 // failed: it is put back, neither retried nor counted, and its lease is left. Only a record that is refused is an
-// error.
+// error. A handler that succeeds after its lease is recorded, if no other delivery took the key over.
 func TestLeaseComplete(t *testing.T) {
 	refuse := func(context.Context, int) error { return classify.Permanent(errors.New("too large")) }
 	for name, test := range map[string]struct {
 		complete, renew func(context.Context, int) error
+		lasts           time.Duration // the handler
 		done, back      bool
 		lost, completes int
 	}{
@@ -50,12 +36,16 @@ func TestLeaseComplete(t *testing.T) {
 		}, back: true, lost: 1, completes: 2},
 		"refused":            {complete: refuse, completes: 3},
 		"refused once":       {complete: func(ctx context.Context, n int) error { return map[bool]error{n == 1: refuse(ctx, n)}[true] }, done: true, completes: 2},
+		"lost and over":      {renew: func(context.Context, int) error { return errDown }, lasts: 2 * leaseTime, done: true, completes: 1},
 		"refuses everything": {complete: refuse, renew: refuse, back: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{complete: test.complete, renew: test.renew}
-				attempts, lost, _, err := scriptedReceiver(t, s, func(*message.Message) ([]*message.Message, error) { return nil, nil })
+				attempts, lost, _, err := scriptedReceiver(t, s, func(*message.Message) ([]*message.Message, error) {
+					time.Sleep(test.lasts)
+					return nil, nil
+				})
 				if (err == nil) != test.done || aborted(err) != test.back || lost != test.lost || s.n("release") != 0 || s.n("lease") != 1 {
 					t.Error(err, lost, s.calls)
 				}
@@ -136,23 +126,4 @@ func TestLeaseReleased(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Feature I3: outputs outlive the handler's context, and carry neither lease nor fence.
-func TestLeaseOutputsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	msg := newMessage("m1")
-	msg.SetContext(ctx)
-	r := newReceiver(t, &scripted{}, idempotency.ReceiverConfig{Lease: leaseTime})
-	out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		return []*message.Message{message.NewMessageWithContext(msg.Context(), "", nil), msg}, nil
-	})(msg)
-	testkit.Require(t, err == nil && len(out) == 2, "%v %v", out, err)
-	for _, m := range out {
-		if _, ok := idempotency.Fence(m.Context()); ok || chain.ClaimOf(m.Context()) != nil || m.Context().Err() != nil {
-			t.Error("an output carries the lease, or is cancelled with it")
-		}
-	}
-	cancel()
-	testkit.Check(t, out[0].Context().Err() != nil, "an output outlives its source")
 }

@@ -22,7 +22,6 @@ import (
 )
 
 var leasedRows = []row{
-	{"I3-once", "lease mode: applied once without a transaction, and a duplicate returns the outputs", (*cell).leasedOnce},
 	{"I3-held", "a duplicate while the first is at work is given back, not set aside and not counted as a failure", (*cell).leasedElsewhere},
 	{"I3-lease", "a lease is waited for, held, over, and lost as Store.Lease says", (*cell).leaseContract},
 	{"I3-modes", "what one mode applied the other absorbs, and what is leased no transaction takes", (*cell).leasedModes},
@@ -64,25 +63,6 @@ func (o *outside) called(want int64) {
 	o.c.Helper()
 	if n := o.calls.Load(); n != want {
 		o.c.Errorf("%d calls of the handler, want %d", n, want)
-	}
-}
-
-// Features I3, I4, promise P7.
-func (c *cell) leasedOnce() {
-	h := &outside{c: c}
-	r := c.receiver(atWork(idempotency.ReceiverConfig{}))
-	var id string
-	for i := range 3 {
-		out, err := r.Middleware(h.handle)(newMessage("m1"))
-		testkit.Require(c, err == nil && len(out) == 1 && (i <= 0 || out[0].UUID == id), "%v %v", out, err)
-		id = out[0].UUID
-	}
-	_, err := r.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
-	testkit.Equal(c, "another payload", reason(err), classify.ReasonKeyReused)
-	h.called(1)
-	c.rows(0, 1)
-	if n := count(c, c.db, `spillway_keys WHERE expires_at IS NULL AND outputs IS NOT NULL AND fence > 0`); n != 1 {
-		c.Error("the key is not applied, with its outputs")
 	}
 }
 
@@ -137,6 +117,8 @@ func (c *cell) leasedModes() {
 	if err != nil || leased != nil || len(first) != 1 || len(again) != 1 || first[0].UUID != again[0].UUID {
 		c.Fatal(first, err, again, leased)
 	}
+	_, err = leases.Middleware(h.handle)(message.NewMessage("m1", []byte("other")))
+	testkit.Equal(c, "another payload", reason(err), classify.ReasonKeyReused)
 	c.rows(1, 1)
 	h.then = func(*message.Message) error {
 		_, err := transactions.Middleware(c.produce)(newMessage("m2"))

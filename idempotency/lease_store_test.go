@@ -3,8 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,23 +82,6 @@ func TestLeaseRace(t *testing.T) {
 			})
 			testkit.Require(t, won.Load() == 1, "round %d: %d owners", round, won.Load())
 			t.exec(`UPDATE spillway_keys SET expires_at = 0`)
-		}
-	})
-}
-
-// Feature I3: an error names the store and wraps its cause.
-func TestLeaseErrors(t *testing.T) {
-	onKinds(t, func(t *cell) {
-		store := t.store(t.db)
-		l := testkit.Must(store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour))
-		_ = t.db.Close()
-		_, err := store.Lease(t.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
-		for what, err := range map[string]error{
-			"lease the key": err, "renew the lease": l.Renew(t.Context()), "complete the lease": l.Complete(t.Context(), nil), "give the lease up": l.Release(t.Context()),
-		} {
-			if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("%s: %s: ", t.says, what)) || errors.Is(err, idempotency.ErrLeaseLost) {
-				t.Errorf("%s: %v", what, err)
-			}
 		}
 	})
 }

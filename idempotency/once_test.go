@@ -18,7 +18,7 @@ import (
 
 var onceRows = []row{
 	{"I1-once", "a key takes effect once, and hooks tell of it", (*cell).once},
-	{"I1-consumers", "each consumer applies the message for itself", (*cell).consumers},
+	{"I1-consumers", "each consumer of each service applies the message for itself", (*cell).consumers},
 }
 
 var togetherRows = []row{
@@ -30,12 +30,10 @@ var togetherRows = []row{
 // Feature I1, promise P7: three deliveries, one effect.
 func (c *cell) once() {
 	var applied, duplicate []idempotency.Key
-	h := c.receiver(idempotency.ReceiverConfig{
-		Hooks: idempotency.Hooks{
-			OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k) },
-			OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k) },
-		},
-	}).Middleware(c.write)
+	h := c.receiver(idempotency.ReceiverConfig{Hooks: idempotency.Hooks{
+		OnApplied:   func(_ context.Context, k idempotency.Key) { applied = append(applied, k); panic("contained") },
+		OnDuplicate: func(_ context.Context, k idempotency.Key) { duplicate = append(duplicate, k); panic("contained") },
+	}}).Middleware(c.write)
 	c.applies(h, newMessage("m1"), newMessage("m1"), newMessage("m2"), newMessage("m1"))
 	c.rows(2, 2)
 	m1, m2 := idempotency.Key{Consumer: "shop/billing", ID: "m1"}, idempotency.Key{Consumer: "shop/billing", ID: "m2"}
@@ -44,13 +42,16 @@ func (c *cell) once() {
 	}
 }
 
-// Feature I1: the consumer is a part of the key, however key and consumer are cut.
+// Feature I1, promise P1: the service and the consumer are a part of the key, however key and consumer are cut.
 func (c *cell) consumers() {
 	for _, key := range []idempotency.Key{{Consumer: "a", ID: "bc"}, {Consumer: "ab", ID: "c"}, {Consumer: "A", ID: "bc"}} {
-		h := c.receiver(idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(c.write)
-		c.applies(h, newMessage(key.ID), newMessage(key.ID))
+		for _, service := range []string{"shop", "stock"} {
+			store := testkit.Must(c.newStore(c.Context(), c.db, service))
+			h := c.receiverOn(store, idempotency.ReceiverConfig{Consumer: key.Consumer}).Middleware(c.write)
+			c.applies(h, newMessage(key.ID), newMessage(key.ID))
+		}
 	}
-	c.rows(3, 3)
+	c.rows(6, 6)
 }
 
 // Features I2, I4, promise P7: an attempt that ends in any way but success leaves nothing, and its error is unchanged;
@@ -59,18 +60,19 @@ func (c *cell) together() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	boom := errors.New("boom")
 	output := []*message.Message{message.NewMessage("", []byte("out"))}
-	for name, end := range map[string]func() ([]*message.Message, error){
-		"error":  func() ([]*message.Message, error) { return output, boom },
-		"panic":  func() ([]*message.Message, error) { panic(boom) },
-		"goexit": func() ([]*message.Message, error) { runtime.Goexit(); return output, nil },
-		"nil":    func() ([]*message.Message, error) { return []*message.Message{nil}, nil },
+	for name, end := range map[string]func(*message.Message) ([]*message.Message, error){
+		"error":  func(*message.Message) ([]*message.Message, error) { return output, boom },
+		"panic":  func(*message.Message) ([]*message.Message, error) { panic(boom) },
+		"goexit": func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return output, nil },
+		"nack":   func(msg *message.Message) ([]*message.Message, error) { msg.Nack(); return output, nil },
+		"nil":    func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
 	} {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			defer func() { _ = recover() }()
-			out, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return end() }))(newMessage("m1"))
-			if out != nil || err == nil || name == "error" && err != boom || name == "nil" && !strings.Contains(err.Error(), "output 1 of 1 is nil") {
+			out, err := r.Middleware(c.writeAnd(end))(newMessage("m1"))
+			if out != nil || (err == nil) != (name == "nack") || name == "error" && err != boom || name == "nil" && !strings.Contains(err.Error(), "output 1 of 1 is nil") {
 				c.Errorf("%s: %v, %v", name, out, err)
 			}
 		}()

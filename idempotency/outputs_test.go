@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
@@ -25,30 +28,28 @@ func hostile() []*message.Message {
 	return []*message.Message{first, {UUID: "nil metadata"}, message.NewMessage("empty", message.Payload{}), message.NewMessage("", nil)}
 }
 
-// Promise P2: a handler may return its source message; it is copied, and the source stays as it was.
-func TestSourceAsOutput(t *testing.T) {
+// Promises P2, P7, in both modes: a handler may return its source message, which is copied and stays as it was. Outputs
+// carry neither transaction nor lease, and live as long as their source.
+func TestOutputsLeaveClaim(t *testing.T) {
 	db := openWithEffects(t)
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
-		func(msg *message.Message) ([]*message.Message, error) { return []*message.Message{msg, msg}, nil })
-	msg := newMessage("m1")
-	out, err := h(msg)
-	testkit.Require(t, err == nil && len(out) == 2 && out[0] != msg && out[0].UUID != out[1].UUID && msg.UUID == "m1",
-		"%v %v %v", out, err, msg.UUID)
-	out[0].Metadata.Set("added", "later")
-	testkit.Require(t, len(msg.Metadata) == 0 && len(out[1].Metadata) == 0, "metadata is shared")
-}
-
-// Promise P7: an output made with the handler's context does not carry the ended transaction on to the next handler.
-func TestOutputsLeaveTransaction(t *testing.T) {
-	db := openWithEffects(t)
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
-		func(msg *message.Message) ([]*message.Message, error) {
-			ctx := context.WithValue(msg.Context(), ctxKey{}, "kept")
-			return []*message.Message{message.NewMessageWithContext(ctx, "out", nil)}, nil
-		})
-	out, err := h(newMessage("m1"))
-	if err != nil || idempotency.Tx(out[0].Context()) != nil || out[0].Context().Value(ctxKey{}) != "kept" {
-		t.Fatal(out, err)
+	for _, lease := range []time.Duration{0, time.Minute} {
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), ctxKey{}, "kept"))
+		defer cancel()
+		msg := message.NewMessageWithContext(ctx, fmt.Sprint("m", lease), nil)
+		r := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Lease: lease})
+		out, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			return []*message.Message{msg, msg, message.NewMessageWithContext(msg.Context(), "", nil)}, nil
+		})(msg)
+		testkit.Require(t, err == nil && len(out) == 3 && out[0] != msg && out[0].UUID != out[1].UUID &&
+			msg.UUID == fmt.Sprint("m", lease), "%v %v %v", out, err, msg.UUID)
+		out[0].Metadata.Set("added", "later")
+		testkit.Require(t, len(msg.Metadata) == 0 && len(out[1].Metadata) == 0, "metadata is shared")
+		for _, m := range out {
+			testkit.Check(t, chain.ClaimOf(m.Context()) == nil && m.Context().Err() == nil &&
+				m.Context().Value(ctxKey{}) == "kept", "an output carries the claim, or another context")
+		}
+		cancel()
+		testkit.Check(t, out[2].Context().Err() != nil, "an output outlives its source")
 	}
 }
 

@@ -19,70 +19,56 @@ import (
 // Bad input, promise P4: handlers that write through the *sql.DB wait for connections that the claims of others hold.
 // That is logged, once, with what to do.
 func TestPoolUsedUp(t *testing.T) {
-	t.Parallel()
-	for _, d := range columns {
-		if d.name != "postgres" && d.name != "mariadb" {
-			continue
+	onEach(t, kinds[1:], func(c *cell) {
+		logger := &testkit.Log{}
+		c.db.SetMaxOpenConns(4)
+		r := c.receiver(idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
+		ctx, cancel := context.WithCancel(c.Context())
+		defer cancel()
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ { // a claim that meets a deadlock is given back, and the next one takes its place
+					msg := newMessage(fmt.Sprintf("%d-%d", i, n))
+					msg.SetContext(ctx)
+					_, _ = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+						eventually(c, "all connections are in use", func() bool { return c.db.Stats().InUse == 4 || ctx.Err() != nil })
+						_, err := c.db.ExecContext(msg.Context(), inEffects(msg.UUID))
+						return nil, err
+					})(msg)
+				}
+			})
 		}
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			c, logger := newCell(t, d), &testkit.Log{}
-			c.db.SetMaxOpenConns(4)
-			r := c.receiver(idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var all sync.WaitGroup
-			for i := range 8 {
-				all.Go(func() {
-					for n := 0; ctx.Err() == nil; n++ { // a claim that meets a deadlock is given back, and the next one takes its place
-						msg := newMessage(fmt.Sprintf("%d-%d", i, n))
-						msg.SetContext(ctx)
-						_, _ = r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-							eventually(t, "all connections are in use", func() bool { return c.db.Stats().InUse == 4 || ctx.Err() != nil })
-							_, err := c.db.ExecContext(msg.Context(), inEffects(msg.UUID))
-							return nil, err
-						})(msg)
-					}
-				})
-			}
-			eventually(t, "it is logged", func() bool { return len(logger.Errors()) > 0 })
-			cancel()
-			all.Wait()
-			if told := logger.Errors(); len(told) != 1 || !strings.Contains(told[0].String(), "SetMaxOpenConns") || told[0].Fields["max_open_connections"] != 4 {
-				t.Errorf("%q", told)
-			}
-		})
-	}
+		eventually(c, "it is logged", func() bool { return len(logger.Errors()) > 0 })
+		cancel()
+		all.Wait()
+		if told := logger.Errors(); len(told) != 1 || !strings.Contains(told[0].String(), "SetMaxOpenConns") || told[0].Fields["max_open_connections"] != 4 {
+			c.Errorf("%q", told)
+		}
+	})
 }
 
 // Bad input, promise P4: two receivers with two pools on one database: the inner claim waits for the outer one of its
 // own message. It ends, says so, and does not wait for ever.
 func TestTwoPoolsOneDatabase(t *testing.T) {
-	t.Parallel()
-	for _, d := range columns {
-		if d.name != "postgres" && d.name != "mariadb" {
-			continue
+	onEach(t, kinds[1:], func(c *cell) {
+		logger := watermill.NewCaptureLogger()
+		outer := c.receiver(idempotency.ReceiverConfig{})
+		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
+		done := make(chan error, 1)
+		go func() {
+			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			testkit.Check(c, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"),
+				"%v", err)
+		case <-time.After(time.Minute):
+			c.Fatal("it waits for ever")
 		}
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			c, logger := newCell(t, d), watermill.NewCaptureLogger()
-			outer := c.receiver(idempotency.ReceiverConfig{})
-			inner := c.receiverOn(c.store(d.open(t, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
-			done := make(chan error, 1)
-			go func() {
-				_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
-				done <- err
-			}()
-			select {
-			case err := <-done:
-				testkit.Check(t, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"),
-					"%v", err)
-			case <-time.After(time.Minute):
-				t.Fatal("it waits for ever")
-			}
-			told := logger.Captured()[watermill.ErrorLogLevel]
-			testkit.Check(t, len(told) == 1 && strings.Contains(told[0].Msg, "its own message"), "%+v", told)
-			c.rows(0, 0)
-		})
-	}
+		told := logger.Captured()[watermill.ErrorLogLevel]
+		testkit.Check(c, len(told) == 1 && strings.Contains(told[0].Msg, "its own message"), "%+v", told)
+		c.rows(0, 0)
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
@@ -56,38 +55,6 @@ func TestHandlerAcksItself(t *testing.T) {
 			c.rows(i+1, i+1)
 		}
 	})
-}
-
-// Decision 2: a handler that nacks its message and returns no error wants it again, so nothing is applied.
-func TestHandlerNacksItself(t *testing.T) {
-	db := openWithEffects(t)
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
-		func(msg *message.Message) ([]*message.Message, error) {
-			msg.Nack()
-			_, err := effect(msg)
-			return []*message.Message{newMessage("out")}, err
-		})
-	out, err := h(newMessage("m1"))
-	testkit.Require(t, out == nil && err == nil, "%v %v", out, err)
-	wantRows(t, db, 0, 0)
-}
-
-// Conventions: hooks that panic are contained and logged, and the message has been applied.
-func TestHookPanics(t *testing.T) {
-	db := openWithEffects(t)
-	logger := watermill.NewCaptureLogger()
-	boom := func(context.Context, idempotency.Key) { panic("boom") }
-	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{
-		Shared: settings.Shared{Logger: logger}, Hooks: idempotency.Hooks{
-			OnApplied: boom, OnDuplicate: boom,
-		},
-	}).Middleware(effect)
-	for range 2 {
-		testkit.Must(h(newMessage("m1")))
-	}
-	wantRows(t, db, 1, 1)
-	n := len(logger.Captured()[watermill.ErrorLogLevel])
-	testkit.Require(t, n == 2, "got %d errors logged, want 2", n)
 }
 
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set. Two

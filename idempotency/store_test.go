@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
@@ -37,7 +35,7 @@ func TestSettings(t *testing.T) {
 			}
 			c.db = c.open(t, c.address)
 			for _, row := range []func(*cell){
-				(*cell).together, (*cell).recordsOutputs, (*cell).failedVersion, (*cell).leaseContract,
+				(*cell).together, (*cell).recordsOutputs, (*cell).versionsAtOnce, (*cell).leaseContract,
 			} {
 				row(c)
 				c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
@@ -53,21 +51,6 @@ func inBackground(f func() bool) <-chan bool {
 }
 
 var same = idempotency.Key{Consumer: "c", ID: "same"}
-
-// Promise P1, feature I1: two services with a handler of one name in one database each apply a message. The same
-// service absorbs it. Without services in the key the second service would absorb what the first one applied.
-func TestServices(t *testing.T) { onDatabases(t, (*cell).services) }
-
-func (c *cell) services() {
-	of := func(service string) message.HandlerFunc {
-		store := testkit.Must(c.newStore(c.Context(), c.db, service))
-		return c.receiverOn(store, idempotency.ReceiverConfig{}).Middleware(c.write)
-	}
-	c.applies(of("shop"), newMessage("m1"), newMessage("m1"))
-	c.applies(of("stock"), newMessage("m1"))
-	c.applies(of("stock"), newMessage("m1"))
-	c.rows(2, 2)
-}
 
 // Promise P1: a server without a service, a service that could be read as another one, and no database are errors that
 // say what to do.

@@ -27,7 +27,7 @@ func TestMatrix(t *testing.T) {
 			r.on(t, func(t *testing.T, d database) { r.run(newCell(t, d)) })
 		}
 	}
-	for _, r := range keyRows {
+	for _, r := range append(keyRows, fileRows...) {
 		r.alone(t, onSQLite, r.run)
 	}
 }

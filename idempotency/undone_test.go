@@ -1,25 +1,21 @@
 package idempotency_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 var undoneRows = []row{
 	{"P7-deadlock", "of handlers that wait for each other one is undone, transient, and applied when it comes again", (*cell).deadlocked},
 	{"P7-serialization", "a serialization failure undoes everything and is transient; the isolation cannot be changed", (*cell).serialization},
-	{"I2-isolation", "no writes are lost, whatever isolation the connections ask for", (*cell).isolation},
 }
 
 var clockRows = []row{
@@ -89,18 +85,16 @@ func (c *cell) waitsForItself() {
 }
 
 // Feature I2, promises P1, P7. At READ COMMITTED no database makes one by itself; a function or trigger may raise one.
-// In SQLite the claim writes first and keeps everybody else from writing, which is what makes the failure impossible.
 func (c *cell) serialization() {
+	if c.says == "sqlite" { // there the claim writes first, and keeps all others from writing
+		return
+	}
 	raise := map[string]string{
 		"postgres": `DO $$ BEGIN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001'; END $$`,
 		"mysql":    `BEGIN NOT ATOMIC SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'; END`,
-		"sqlite":   "",
 	}[c.says]
 	r := c.receiver(idempotency.ReceiverConfig{})
 	for _, statement := range []string{raise, `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`} {
-		if c.says == "sqlite" {
-			break
-		}
 		_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			_, err := idempotency.Tx(msg.Context()).Exec(statement)
 			return nil, err
@@ -112,42 +106,8 @@ func (c *cell) serialization() {
 		}
 		c.rows(0, 0)
 	}
-	testkit.Must(r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) {
-		limit := deadline
-		if c.says == "sqlite" {
-			limit = 50 * time.Millisecond
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
-		defer cancel()
-		// Another process: the claim of another key waits on SQLite, and only there.
-		other, err := c.store(c.open(c, c.address)).Claim(ctx, idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: "other"}})
-		testkit.Check(c, (err != nil) == (c.says == "sqlite"), "the claim of another key: %v", err)
-		if err == nil {
-			return nil, other.Release()
-		}
-		return nil, nil
-	}))(newMessage("m1")))
+	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
-}
-
-// Feature I2: handlers that count in one row, while the connections ask for the strictest there is.
-func (c *cell) isolation() {
-	address := c.address
-	switch c.says {
-	case "postgres":
-		address += "&default_transaction_isolation=serializable"
-	case "mysql":
-		address = mysqltest.With(address, "tx_isolation=%27SERIALIZABLE%27")
-	}
-	c.exec(`CREATE TABLE counter (n INT NOT NULL)`, `INSERT INTO counter VALUES (0)`)
-	h := c.receiverOn(c.store(c.open(c, address)), idempotency.ReceiverConfig{}).Middleware(c.writeAnd(
-		func(msg *message.Message) ([]*message.Message, error) {
-			_, err := idempotency.Tx(msg.Context()).Exec(`UPDATE counter SET n = n + 1`)
-			return nil, err
-		}))
-	atOnce(c.T, 60, func(i int) error { _, err := h(newMessage(fmt.Sprint(i / 2))); return err })
-	c.rows(30, 30)
-	testkit.Equal(c, "writes were lost", count(c, c.db, `counter WHERE n = 30`), 1)
 }
 
 // Feature I1, promise P7: transaction mode decides nothing by the time.
@@ -162,11 +122,4 @@ func (c *cell) clockJumps() {
 		testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == first[0].UUID, "%v %v", again, err)
 		c.rows(i+1, i+1)
 	}
-	// A version that is applied after one from the future.
-	c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
-	v := c.versionReceiver(nil, nil)
-	c.applies(v.Middleware(c.write), versioned(1))
-	c.exec(`UPDATE spillway_keys SET applied_at = applied_at + 3600000`)
-	c.applies(v.Middleware(c.write), versioned(2), versioned(1))
-	c.rows(2, 1)
 }

@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 var versionRows = []row{
 	{"I6-versions", "a higher version is applied, a lower one skipped and counted, an equal one a duplicate; compared as numbers", (*cell).versions},
-	{"I6-failed", "a version that fails leaves the one before, with its outputs", (*cell).failedVersion},
 	{"I6-at-once", "versions that arrive at once leave the highest", (*cell).versionsAtOnce},
 }
 
@@ -86,23 +84,6 @@ func (c *cell) versions() {
 		c.Errorf("%v were stale, want %v; %d duplicates, want 3", stale, want, duplicates)
 	}
 	c.rows(9, 1)
-}
-
-// Features I2, I6, promise P7: the rollback of a later version brings back the earlier one as it was.
-func (c *cell) failedVersion() {
-	var stale int64
-	r := c.versionReceiver(func(_ context.Context, _ idempotency.Key, _, applied int64) { stale = applied }, nil)
-	fail := func(*message.Message) ([]*message.Message, error) { return nil, errors.New("boom") }
-	first, err := r.Middleware(c.produce)(versioned(1))
-	testkit.Require(c, err == nil && len(first) == 1, "%v %v", first, err)
-	testkit.Require(c, testkit.Err(r.Middleware(c.writeAnd(fail))(versioned(2))) != nil, "no error")
-	c.rows(1, 1)
-	again, err := r.Middleware(c.write)(versioned(1))
-	testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == first[0].UUID, "%v %v", again, err)
-	c.applies(r.Middleware(c.write), versioned(2), versioned(1))
-	testkit.Equal(c, "the stale message was told of version", stale, 2)
-	testkit.Equal(c, "the outputs of version 1 stand with version 2", c.recordedOutputs(), 0)
-	c.rows(2, 1)
 }
 
 // Feature I6, promise P7: in whatever order they come to be handled, none is applied after a higher one.

@@ -3,7 +3,6 @@ package pgxstore_test
 import (
 	"database/sql"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -68,22 +67,6 @@ func wants(t *testing.T, db *sql.DB, effects, keys int) {
 	e, k := rows(t, db, "effects"), rows(t, db, "spillway_keys")
 	testkit.Check(t, e == effects && k == keys && db.Stats().InUse == 0,
 		"%d effects, %d keys, %d connections in use", e, k, db.Stats().InUse)
-}
-
-// Feature I2: a first statement that changes the settings goes after the key, and the settings are put back for the
-// commit.
-func TestSettings(t *testing.T) {
-	db, said := open(t, "")
-	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `SELECT set_config('search_path', $1, true)`, "elsewhere")
-		return []*message.Message{newMessage("out")}, err
-	})
-	for range 2 {
-		out, err := h(newMessage("m"))
-		testkit.Check(t, err == nil && len(out) == 1, "%v %v", out, err)
-	}
-	all := strings.Join(said.take(), "\n")
-	testkit.Check(t, !strings.Contains(all, "+ SELECT set_config") && rows(t, db, "spillway_keys") == 1, "%v", all)
 }
 
 // Feature I1: on another driver's connections it is the store of package idempotency. A nil *sql.DB is an error in
