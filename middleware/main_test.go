@@ -177,23 +177,3 @@ func benchmark(b *testing.B, config middleware.RetryConfig, handler message.Hand
 		_, _ = h(msg)
 	}
 }
-
-// Promise P5: what it costs to insist on outputs that are taken at once.
-func BenchmarkOutputs(b *testing.B) {
-	o := newOutputs(b, &publisher{}, middleware.OutputsConfig{})
-	pub, msg, output := decorate(b, o, taking{}), benchMessage(b.Context()), benchMessage(context.Background())
-	h := o.Middleware(func(*message.Message) ([]*message.Message, error) {
-		output.SetContext(context.Background())
-		return []*message.Message{output}, nil
-	})
-	b.ReportAllocs()
-	for b.Loop() {
-		out, _ := h(msg)
-		testkit.NoError(b, pub.Publish("invoices", out...))
-	}
-}
-
-type taking struct{}
-
-func (taking) Publish(string, ...*message.Message) error { return nil }
-func (taking) Close() error                              { return nil }

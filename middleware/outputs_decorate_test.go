@@ -41,8 +41,7 @@ func (s stamp) Publish(topic string, messages ...*message.Message) error {
 }
 
 // Decision 9: added before other decorators, Outputs protects, whatever the others do with the messages: what changes
-// them does so to the message as it was made, once, however often it is tried. Added after one that copies, it sees no
-// ties: messages pass as without it, and that is logged once.
+// them does so to the message as it was made, once, however often it is tried.
 func TestRouterOrderOfDecorators(t *testing.T) {
 	for _, row := range []struct{ first, copies, protected bool }{{true, true, true}, {true, false, true}, {false, true, false}, {false, false, true}} {
 		first, protected := row.first, row.protected
@@ -93,8 +92,7 @@ func TestRouterOwnHandlers(t *testing.T) {
 	testkit.Check(t, len(lines) == 0 && len(pub.ids()) == 2, "published %v, logged %v", pub.ids(), lines)
 }
 
-// Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it. It does no harm there:
-// each handler's refusals set its own source aside, and a handler that is not protected sets nothing aside.
+// Decision 9: a gochannel that preserves contexts carries a tie into the handlers behind it.
 func TestRouterPreservedContext(t *testing.T) {
 	// Each instance is closed by the handlers of one topic, so each topic has its own.
 	one, two, three := newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true})
@@ -183,9 +181,7 @@ func TestOutputsCopyLittle(t *testing.T) {
 	testkit.Check(t, n <= 8<<20, "%d bytes were allocated to publish 64 outputs of 1 MiB", n)
 }
 
-// Feature D15, promise P2: large outputs that are refused once are published as they were made. Where a decorator wrote
-// into their payloads, which are not copied, they are not published again: the source comes again, or is set aside
-// where that would not help.
+// Feature D15, promise P2: large outputs that are refused once are published as they were made.
 func TestLargeOutputsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		scribbles bool

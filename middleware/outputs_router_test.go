@@ -128,8 +128,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 	})
 }
 
-// Feature D15, promises P3, P4, decision 21: a broker that nacks outputs for minutes costs no source. An output queue
-// that is full for good costs one source in five minutes, and those behind it are held.
+// Promises P3, P4, decision 21: nacks of minutes cost no source; a queue full for good costs one in five minutes.
 func TestOutputsThroughNacks(t *testing.T) {
 	for lasts, letters := range map[time.Duration]int{4 * time.Minute: 0, 16 * time.Minute: 3} {
 		t.Run(lasts.String(), func(t *testing.T) {

@@ -138,8 +138,7 @@ func TestAbortedFurtherIn(t *testing.T) {
 }
 
 // Features R1, O1: hooks are told of every invocation, successes too, and of every wait, with the right numbers, where
-// the attempt was, and how long it took without the time in which a part held the message. They get the context that the
-// message came with.
+// the attempt was, and how long it took without the time in which a part held the message.
 func TestRetryHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string

@@ -37,8 +37,7 @@ func spentBudget(t *testing.T, config middleware.RetryConfig) (*middleware.Retry
 	return r, seen
 }
 
-// Feature R11: without stages a message waits for the budget, and its attempts go on where they were. MaxElapsed does
-// not count the wait, so that the budget dead-letters nothing.
+// Feature R11: without stages a message waits for the budget, and its attempts go on where they were.
 func TestBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Backoff: every(time.Second), MaxElapsed: 5 * time.Second})
@@ -143,8 +142,7 @@ func TestBudgetOfAcked(t *testing.T) {
 	})
 }
 
-// Feature R11: a message that has a next stage goes there at once. One in its last stage waits, because the dead
-// letters are next.
+// Feature R11: a message that has a next stage goes there at once.
 func TestBudgetAndStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, seen := spentBudget(t, middleware.RetryConfig{Attempts: 3, Backoff: every(time.Second)})
@@ -166,7 +164,6 @@ func TestBudgetAndStages(t *testing.T) {
 }
 
 // Feature R11: messages that come out of a stage wait before their attempt while the messages before them fail.
-// Messages that succeed do not use up anything, nor do permanent failures.
 func TestBudgetOfStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRetry(t, middleware.RetryConfig{Budget: &middleware.Budget{Share: -1, PerSecond: 1}, Attempts: 1})
@@ -193,8 +190,7 @@ func TestBudgetOfStage(t *testing.T) {
 	})
 }
 
-// Feature R11: the log has ten lines for a budget that is spent, and then one a minute, with the number of messages. A
-// hook that panics is contained.
+// Feature R11: the log has ten lines for a budget that is spent, and then one a minute, with the number of messages.
 func TestBudgetIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}

@@ -22,8 +22,7 @@ import (
 )
 
 // Features R1, D13: the handler is invoked until it succeeds or the attempts are used up, whatever the numbers, and the
-// error tells the story: attempts, first and last failure, history. Outputs of failed attempts are dropped, those of the
-// successful one returned.
+// error tells the story: attempts, first and last failure, history.
 func TestAttemptsProperty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rapid.Check(inBubble{t}, func(rt *rapid.T) {
@@ -66,7 +65,6 @@ func TestRetryErrorIsTheHandlers(t *testing.T) {
 }
 
 // Feature R2, promise P2: each attempt gets the message as it arrived, and so does the middleware after the last.
-// Watermill #467: a context that the handler put on the message, and ended, stayed for the next attempt.
 func TestEachAttemptGetsTheMessageAsItArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		msg := newMessage("1")

@@ -65,8 +65,7 @@ var (
 	notSerialized = "Converting byte[] to Kafka Connect data failed due to serialization error: (in org.apache.kafka.connect.json.JsonConverter, task 0)"
 )
 
-// Feature D7: the letters that others really write to Kafka are read, and nothing of theirs stays on the
-// original.
+// Feature D7: the letters that others really write to Kafka are read, and nothing of theirs stays on the original.
 func TestDecodeForeignLetters(t *testing.T) {
 	const (
 		rejected = listenerFailed + "Spring$OrderRejected"

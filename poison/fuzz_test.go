@@ -19,8 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// FuzzDecode gives every key of the contract a hostile value and holds what is read and written again to its bounds.
-// Feature D1, D6, promise P2.
+// Features D1, D6, promise P2: whatever is under the keys, what is read and written again keeps to its bounds.
 func FuzzDecode(f *testing.F) {
 	f.Add("id", []byte("payload"), KeyAttempts, "99999999999", KeyRedriveCount, "-1")
 	f.Add("", []byte(nil), KeyOriginalTopic, "\xff\x00", KeyOriginalKey+Base64Suffix, "====")
@@ -125,7 +124,6 @@ func (s *strictSink) Publish(topic string, messages ...*message.Message) error {
 var perHandler = naming.Scheme{DeadLetter: "{topic}.{handler}.dlq", Invalid: "{topic}.{handler}.invalid"}
 
 // Feature D5, promise P4: a topic whose name was not known at the start is made before its first letter, and once.
-// Names that are known are made at the start, those of all classes.
 func TestFirstLetterMakesTopic(t *testing.T) {
 	for name, scheme := range map[string]naming.Scheme{"handler": perHandler, "class": {DeadLetter: "{topic}.{class}"}} {
 		t.Run(name, func(t *testing.T) {

@@ -180,8 +180,7 @@ func TestPublishBackoff(t *testing.T) {
 	}
 }
 
-// Features D4, D6: a refusal for size is tried once more as it is. Then the letter is cut to the bone, and is never larger
-// than before, Watermill's keys included.
+// Features D4, D6: a refusal for size is tried once more as it is.
 func TestCutDownIsSmaller(t *testing.T) {
 	for _, most := range []int{1 << 10, 1500, 4 << 10, MaxAdded} {
 		for _, watermill := range []bool{false, true} {

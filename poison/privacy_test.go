@@ -216,8 +216,7 @@ func TestQueueSeals(t *testing.T) {
 	}
 }
 
-// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost. The
-// log says why.
+// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost.
 func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t)
 	keys.away.Store(true)
@@ -239,8 +238,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 	testkit.Check(t, !bytes.Contains(got, []byte("4111111111111111")), "published in the clear: %q", got)
 }
 
-// Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is. One of before is sealed then, in
-// each form.
+// Feature D14, D12: a sealed letter that fails in its own consumer is parked as it is.
 func TestParkedSealed(t *testing.T) {
 	s, _ := newSealer(t)
 	letter := sampleLetter()

@@ -21,8 +21,7 @@ import (
 )
 
 // Features D1, D2, D3, D11, D13, decision 11: each class goes where it belongs with its reason, a panic and
-// runtime.Goexit too. A discarded message is placed nowhere. Nothing a failed handler produced is published, and the
-// message behind is handled.
+// runtime.Goexit too. A discarded message is placed nowhere.
 func TestQueuePlacesByClass(t *testing.T) {
 	no := errors.New("no")
 	for name, test := range map[string]struct {

@@ -216,8 +216,7 @@ func TestClaimedKeyIsNotBelieved(t *testing.T) {
 	}
 }
 
-// Promise P4: metadata with the key that Watermill's own marshalers keep for themselves are packed. No try is lost on
-// it, as the refusal does not pass.
+// Promise P4: metadata with the key that Watermill's own marshalers keep for themselves are packed.
 func TestReservedMetadataIsPacked(t *testing.T) {
 	const reserved = "_watermill_message_uuid"
 	dead := &sink{refuse: func(_ int, _ string, msg *message.Message) error {

@@ -103,8 +103,7 @@ func masking(t *testing.T, secret, mask string) *privacy.Redactor {
 }
 
 // Conventions, promise P4: two channels that are attached to one router would both claim each message, and every
-// message, good ones too, would become a letter. Run refuses them, whatever their services and databases are, and with
-// a decorator in between.
+// message, good ones too, would become a letter.
 func TestTwoChannelsOnOneRouter(t *testing.T) {
 	b := newBench(t, false)
 	channel := func(config spillway.Config) *spillway.Channel {
@@ -128,8 +127,7 @@ func TestTwoChannelsOnOneRouter(t *testing.T) {
 	}
 }
 
-// Feature I1, V9, promise P7: the quick start is the same on each database. A handler fails until its cause is gone,
-// its letter waits in the database, comes back once, and each message takes effect once although it is delivered twice.
+// Feature I1, V9, promise P7: the quick start on each database: each message takes effect once, also out of a letter.
 func TestOneDatabaseAtTheDoor(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)

@@ -51,8 +51,7 @@ func (p *tally) setRefuse(refuse bool) {
 	p.refuse = refuse
 }
 
-// Feature R5b: a broker redelivers messages after 2 s that are held for longer, because what they need is away. None is
-// lost, none is handled twice beside itself, and none dead-lettered twice.
+// Feature R5b: messages that are held for longer than the broker waits are not lost, handled or dead-lettered twice.
 func TestHeldMessagesComeAgain(t *testing.T) {
 	const messages = 20
 	for name, row := range map[string]struct {
@@ -168,7 +167,6 @@ func TestDeliveriesCoordinates(t *testing.T) {
 }
 
 // Features D10, I8, D14: while the router runs, a channel registers its process, purges keys and deletes old letters.
-// It signs off before the router has closed.
 func TestRunsBesideTheRouter(t *testing.T) {
 	b := newBench(t, true)
 	purged, deleted, registered := make(chan int, 100), make(chan int, 100), make(chan int, 1)

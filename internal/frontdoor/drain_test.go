@@ -77,8 +77,7 @@ func busy(takes time.Duration, outcome error) func(*message.Message) error {
 	}
 }
 
-// Promise P3: in the drain a handler finishes, and its message is acked or dead-lettered as at any time. What waits for
-// a retry goes back at once, uncounted, and no wait begins.
+// Promise P3: in the drain a handler finishes, as at any time; what waits for a retry goes back at once, uncounted.
 func TestDrain(t *testing.T) {
 	const takes = 2 * time.Second
 	once := middleware.Backoff{Initial: time.Minute, Max: time.Minute}
@@ -164,8 +163,7 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // Promise P1, feature C7, decision 19: a handler's statements that fail because of a pooler in transaction mode say
-// nothing of its message. With the breaker no healthy message becomes a letter, and all are handled once the
-// address has the remedy.
+// nothing of its message.
 func TestPoolerDeadLettersNone(t *testing.T) {
 	b := newBench(t, true)
 	behind := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 2")
@@ -204,8 +202,7 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 	testkit.Equal(t, "dead letters", len(b.Waiting()), 0)
 }
 
-// Decision 14, promise P1: New notices the pooler before a message is handled, and names the remedy. With a remedy,
-// two instances apply each message once.
+// Decision 14, promise P1: New notices the pooler before a message is handled, and names the remedy.
 func TestPoolerAtStart(t *testing.T) {
 	behind := services.PgBouncer(t, postgrestest.Schema(t), "pool_mode = transaction", "default_pool_size = 8", "max_client_conn = 500")
 	config := func(add string) spillway.Config {

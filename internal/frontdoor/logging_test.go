@@ -49,8 +49,7 @@ func logged(t *testing.T, config spillway.Config, logger watermill.LoggerAdapter
 }
 
 // Feature O5, promise P1: a dead letter is one Error line with its cause, its class and reason and where it is; a retry
-// is an Info line with its cause; without a Logger they go to the router's. Causes are masked and bounded, and no
-// payload is logged.
+// is an Info line with its cause; without a Logger they go to the router's.
 func TestErrorsAreLogged(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
@@ -137,8 +136,7 @@ func TestLoggerOfItsOwn(t *testing.T) {
 		"own %v, the router's %v", own.Errors(), routers.Errors())
 }
 
-// Feature O5: a storm of 3,000 failures on a real router writes few lines. They stand for all failures, also those of
-// the last minute, when the router has closed.
+// Feature O5: a storm of 3,000 failures on a real router writes few lines.
 func TestStormOfFailures(t *testing.T) {
 	const storm = 3_000
 	log := &testkit.Log{}

@@ -208,8 +208,7 @@ func TestOrderedSettles(t *testing.T) {
 	}
 }
 
-// Feature R13: with Hold a message that fails for good lets its key stand until a person decides. A released message runs
-// again in its place, a skipped one becomes a letter that says why, and discarded ones are settled.
+// Feature R13: with Hold a message that fails for good lets its key stand until a person decides what becomes of it.
 func TestOrderedHolds(t *testing.T) {
 	for name, decides := range map[string]struct {
 		sequence.Deciding

@@ -76,9 +76,8 @@ func TestHoldFitsSubscriber(t *testing.T) {
 		"the log does not say that MaxHold is cut")
 }
 
-// Promises P1, P3, P7, decision 13: the store of keys, that of the crash limit and that of messages that wait for a
-// stage are cut off under load, each alone and all at once, as users configure them. No message is dead-lettered, lost,
-// doubled or counted for it.
+// Promises P1, P3, P7, decision 13: the stores of keys, crashes and stages are cut off under load, each and all at once:
+// no message is dead-lettered, lost, doubled or counted for it.
 func TestStoresCutOff(t *testing.T) {
 	configure := map[string]func(t *testing.T, c *spillway.Config, direct, cut *sql.DB){
 		"keys": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {

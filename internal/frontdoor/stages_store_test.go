@@ -96,8 +96,7 @@ func TestStagesUnderLease(t *testing.T) {
 }
 
 // Promise P1: what waits in DB since Stages had their store there is named at the start of a channel that does not read
-// it, with and without stage topics. A channel that reads it, another service, and a database without the table name
-// nothing.
+// it, with and without stage topics.
 func TestRowsLeftAreReported(t *testing.T) {
 	b := newBench(t, false)
 	start := func(what string, want int, change ...func(*spillway.Config)) {

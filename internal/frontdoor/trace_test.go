@@ -99,8 +99,7 @@ func order(t *testing.T, metadata message.Metadata) *message.Message {
 	return msg
 }
 
-// Feature O2: each attempt is an operation, and so is the publishing of the letter, which carries its trace. The
-// handler works in the attempt's context, which ends with the attempt.
+// Feature O2: each attempt is an operation, and so is the publishing of the letter, which carries its trace.
 func TestTracer(t *testing.T) {
 	f := &follower{}
 	channel, dead := traced(t, spillway.Config{

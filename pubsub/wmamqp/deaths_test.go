@@ -107,8 +107,7 @@ func TestDeathsAreRedriven(t *testing.T) {
 	}
 }
 
-// Feature V2, on RabbitMQ: a producer can write deaths before the message dies. The broker's own entry is believed, so
-// that the message goes back where it came from; and where nothing else is there, the allow-list holds.
+// Feature V2, on RabbitMQ: a producer can write deaths before the message dies.
 func TestForgedDeaths(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -221,9 +220,7 @@ func TestNegativeDeliveryLimit(t *testing.T) {
 	}
 }
 
-// Feature D10: what a quorum queue counts of other processes counts from the second delivery on. What this process
-// requeued itself does not. What a producer says counts for nothing on the first delivery, and a classic queue knows
-// nothing. Of a message from elsewhere nothing is known, nor of a new one with the same id.
+// Feature D10: what a quorum queue counts of other processes counts from the second delivery on.
 func TestDeliveryCount(t *testing.T) {
 	t.Parallel()
 	if n, ok := wmamqp.DeliveryCount(message.NewMessage("m", nil)); n != 0 || ok {

@@ -214,8 +214,7 @@ func TestInFlightIdleEnd(t *testing.T) {
 	testkit.Check(t, n == 0, "%d messages are left", n)
 }
 
-// A connection that has no room for so many channels is an error. Subscriptions that begin at once do not take the
-// channels of each other, and one whose context has ended does not begin.
+// A connection that has no room for so many channels is an error.
 func TestInFlightAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -130,8 +130,7 @@ func (j *journal) complete(keys, n int) {
 	}
 }
 
-// Feature R15: the messages of a key are handled one at a time and in order, nacked ones too. A slow key holds up no
-// other.
+// Feature R15: the messages of a key are handled one at a time and in order, nacked ones too.
 func TestLanesKeepOrder(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -236,8 +235,7 @@ func TestKeyPanics(t *testing.T) {
 	j.complete(3, 10)
 }
 
-// Feature R15: messages that wait behind a slow one of their key go back before the broker's consumer_timeout. The handler that runs
-// keeps its context, and the order stays.
+// Feature R15: messages that wait behind a slow one of their key go back before the broker's consumer_timeout.
 func TestLanesStartAnewBeforeTheConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -262,8 +260,7 @@ func TestLanesStartAnewBeforeTheConsumerTimeout(t *testing.T) {
 		return true
 	})
 	j.complete(3, 10)
-	n := again.Load()
-	testkit.Check(t, n == 9, "%d came again, and 9 waited behind the slow one", n)
+	testkit.Equal(t, "came again, and 9 waited behind the slow one", again.Load(), 9)
 }
 
 // plain is a topology of a user's, which declares queues without arguments.

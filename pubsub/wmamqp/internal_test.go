@@ -141,8 +141,7 @@ func TestWordsOfTheBroker(t *testing.T) {
 	}
 }
 
-// What a queue does not count, as from RabbitMQ 4.3 on, is not taken from its count. And what another process did to
-// the message in between still counts.
+// What a queue does not count, as from RabbitMQ 4.3 on, is not taken from its count.
 func TestGivenBackAsTheQueueCounts(t *testing.T) {
 	for name, row := range map[string]struct{ counts, want []int }{
 		"counted":                {[]int{0, 1, 2, 3}, []int{0, 1, 2, 3}},

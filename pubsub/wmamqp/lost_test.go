@@ -126,8 +126,7 @@ func TestQueueDeleted(t *testing.T) {
 	testkit.Check(t, msg.UUID == "m" && s.empty.Load() == 0, "%q, %d empty", msg.UUID, s.empty.Load())
 }
 
-// Feature D4: a broker that answers heartbeats, and confirms nothing, does not keep a publisher for ever. The publisher
-// dials again, and goes on.
+// Feature D4: a broker that answers heartbeats, and confirms nothing, does not keep a publisher for ever.
 func TestPublishToPeerThatConfirmsNothing(t *testing.T) {
 	if unracedAlone(t) {
 		return

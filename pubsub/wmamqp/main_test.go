@@ -12,14 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 
@@ -195,17 +193,6 @@ func (b *broker) next(messages <-chan *message.Message) *message.Message {
 	msg := testkit.Receive(b, "a message", messages)
 	testkit.Require(b, msg != nil, "the subscription has ended")
 	return msg
-}
-
-// run runs a handler of topic in a router behind a poison.Queue, until the test ends or stop is called.
-func (b *broker) run(topic string, sub message.Subscriber, dead message.Publisher, config poison.QueueConfig, h message.NoPublishHandlerFunc) (stop func()) {
-	b.Helper()
-	config.Origin = wmamqp.Origin
-	queue := testkit.Must(poison.NewQueue(dead, config))
-	return testkit.RunRouter(b, watermill.NopLogger{}, func(router *message.Router) {
-		router.AddMiddleware(queue.Middleware)
-		router.AddConsumerHandler("billing", topic, sub, h)
-	})
 }
 
 // list is what handlers report to a test.

@@ -191,9 +191,7 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
-// Feature D8: a carried value that this process did not write is believed only in what Spillway itself publishes. A
-// producer on another broker who chooses the id cannot give an output types, properties or a header that nothing in the
-// metadata shows.
+// Feature D8: a carried value that this process did not write is believed only in what Spillway publishes itself.
 func TestForgedCarriedValue(t *testing.T) {
 	headers := amqp091.Table{"n": int32(1), wmamqp.KeyHeaders: "own"}
 	d := delivery(headers, "")
@@ -244,9 +242,7 @@ func TestHostileMetadata(t *testing.T) {
 	}
 }
 
-// FuzzCarried puts anything where a carried value belongs. Feature D8: it neither panics nor forges: no header that the
-// metadata does not have, none whose text is another, nothing that routes, expires or names a user, and what is written
-// can be read and written again, the same.
+// Feature D8: whatever is carried, it neither panics nor forges a header, and comes back the same when written again.
 func FuzzCarried(f *testing.F) {
 	d := delivery(everyType(), "")
 	d.MessageId, d.Priority = "m", 3

@@ -34,8 +34,7 @@ func (b *broker) want(messages <-chan *message.Message, id string) *message.Mess
 	return msg
 }
 
-// Feature D10: a message that is to be placed first is acked before the next one is delivered. While its publisher is
-// away, the next one waits for a bounded time.
+// Feature D10: a message that is to be placed first is acked before the next one is delivered.
 func TestPlacingFirst(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -161,8 +160,7 @@ func TestPlacingSingleActiveConsumer(t *testing.T) {
 	}
 }
 
-// Promises P1, P3: messages that fail at random are placed for a random time. The first deliveries are in order, whatever
-// is fetched, and each message is acked once.
+// Promises P1, P3: messages are placed at random, for a random time: they come first in order, and each is acked once.
 func TestPlacingKeepsOrder(t *testing.T) {
 	t.Parallel()
 	random := testkit.Random(t)
@@ -201,8 +199,7 @@ func (b *broker) unfetched(queue string, n int) {
 	eventually(b, "the messages of "+queue+" that no consumer has", func() bool { return b.ready(queue) == n })
 }
 
-// While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once. Then it
-// fetches one at a time, which has no valve and is held, until as many are acked in a row.
+// While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once.
 func TestShutValveGivesBackPrefetched(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -292,6 +289,5 @@ func TestCloseAtShutValve(t *testing.T) {
 	testkit.Within(t, "Close", func() { b.closed("the subscriber", sub.Close()) })
 	_, open := <-messages
 	testkit.Check(t, !open, "a message came after Close")
-	n := b.ready(topic)
-	testkit.Check(t, n == 3, "%d messages are left of 3", n)
+	testkit.Equal(t, "messages are left of 3", b.ready(topic), 3)
 }

@@ -28,8 +28,7 @@ func says(t testing.TB, err error, parts ...string) {
 	}
 }
 
-// Feature D4: a queue that refuses is an error. A quorum queue that refused goes on when its policy goes. RabbitMQ never
-// says so to the channel that was refused.
+// Feature D4: a queue that refuses is an error. A quorum queue that refused goes on when its policy goes.
 func TestPublishAfterPolicy(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -129,8 +128,7 @@ func TestExchange(t *testing.T) {
 	testkit.NoError(t, p.InitializeTopics(topic))
 	err := p.Publish(topic, message.NewMessage("id", nil))
 	testkit.Check(t, err == nil, "%v", err)
-	n := b.ready(topic)
-	testkit.Check(t, n == 2, "%d messages", n)
+	testkit.Equal(t, "messages", b.ready(topic), 2)
 }
 
 // Promise P1: a configuration that could lose a message is an error at construction.
@@ -173,8 +171,7 @@ func TestConfigRefusals(t *testing.T) {
 }
 
 // Features D4 and D5: of many messages that callers publish at the same time on one channel, each is in its queue when
-// Publish returns nil, and a missing queue is the error of its own messages alone, and names it. A closed publisher says
-// so.
+// Publish returns nil, and a missing queue is the error of its own messages alone, and names it.
 func TestPublishTogether(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -29,9 +29,7 @@ func acks(t testing.TB, msg *message.Message) {
 	testkit.Check(t, msg.Ack(), "%s cannot be acked", msg.UUID)
 }
 
-// Feature D8: headers that are no strings are delivered, and a quorum queue's count. A message that is delivered again
-// is the same to the last byte of its metadata, so that a letter which arrives twice
-// is one in the dead-letter store: a quorum queue's count is the delivery's, not the message's.
+// Feature D8: headers that are no strings are delivered, and a quorum queue's count.
 func TestRedeliveryIsTheSameMessage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range kinds {
@@ -56,8 +54,7 @@ func TestRedeliveryIsTheSameMessage(t *testing.T) {
 	}
 }
 
-// Feature D1: the origin says which queue, exchange and routing key a message came by, and when it was sent. A message
-// from elsewhere has one too.
+// Feature D1: the origin says which queue, exchange and routing key a message came by, and when it was sent.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -120,8 +117,7 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// Feature V1: the backlog is what is ready. Browse leaves messages in their order. Both say which queue is missing, and
-// Browse that its context ended.
+// Feature V1: the backlog is what is ready. Browse leaves messages in their order.
 func TestBrowse(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -150,8 +146,7 @@ func TestBrowse(t *testing.T) {
 }
 
 // Feature D5, promise P1, decision 14: a queue that confirms letters and loses them later is refused at start-up,
-// whatever else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it. One that
-// only looks different is taken.
+// whatever else it has; the error names the queue, the argument and what to do. AllowLossyTopics takes it.
 func TestInitializeRefusesLossyQueues(t *testing.T) {
 	t.Parallel()
 	type table = amqp091.Table
@@ -212,7 +207,6 @@ func vanish(t *testing.T, queue string) {
 }
 
 // A queue whose consumers the broker has lost, and said nothing, is consumed again: nothing stands still for ever.
-// The messages come in lanes too.
 func TestConsumersVanish(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*wmamqp.SubscriberConfig){

@@ -132,8 +132,7 @@ func TestPublishIsBounded(t *testing.T) {
 	}
 }
 
-// Promise P3: when the connection falls silent the subscription notices, cancels, and goes on when it is back. Close is
-// bounded meanwhile.
+// Promise P3: when the connection falls silent the subscription notices, cancels, and goes on when it is back.
 func TestSilentConnection(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -156,8 +155,7 @@ func TestSilentConnection(t *testing.T) {
 }
 
 // Feature P1: what Publish has confirmed is in the topic, whatever becomes of other messages of the same producer:
-// connections are cut in the middle of batches, some messages are tried again, and some are refused for good. Sarama's
-// idempotent producer lost some here: docs/kafka.md has the numbers.
+// connections are cut in the middle of batches, some messages are tried again, and some are refused for good.
 func TestConfirmedIsThere(t *testing.T) {
 	t.Parallel()
 	const publishers, cuts = 32, 150

@@ -74,48 +74,7 @@ func TestFullPartition(t *testing.T) {
 	h.inOrder(t)
 }
 
-// Feature R13: with Hold a key stands when a message of it fails for good, and other keys go on. What a person decides is
-// carried out by the consumer that has the partition: the messages go on in their order, and a skipped one is a letter.
-func TestHeldKeys(t *testing.T) {
-	t.Parallel()
-	c, db := newCluster(t), databases.Postgres.New(t)
-	channel := c.channel(spillway.Config{Service: "shop", DB: db, Logger: watermill.NopLogger{}, Ordered: &spillway.OrderedConfig{Hold: true}})
-	h := newHistory()
-	var repaired atomic.Bool
-	c.run(c.subscriber(SubscriberConfig{InFlight: 8}), channel.Attach, func(msg *message.Message) error {
-		if number(msg.UUID) < 2 && !repaired.Load() { // the first one of key-0 and of key-1
-			return classify.Permanent(errBad)
-		}
-		h.handle(t, msg.UUID, 0)
-		return nil
-	})
-	const n, keys = 60, 3
-	c.produce(keyed(n, keys)...)
-	listed := func() []sequence.Parked { return testkit.Must(sequence.List(t.Context(), db, "shop", 10)) }
-	c.eventually("all are parked or handled", func() bool { return c.committed() == n })
-	all := listed()
-	testkit.Check(t, len(all) == 2 && all[0].Held && all[0].Messages == n/keys && h.count() == n/keys,
-		"%+v, and %d were handled", all, h.count())
-	repaired.Store(true)
-	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release, "key-1": sequence.Skip})
-	c.eventually("nothing is parked", func() bool { return len(listed()) == 0 })
-	c.eventually("all but the skipped one are handled", func() bool { return h.count() == n-1 })
-	for at := range keys {
-		key, first := fmt.Sprint("key-", at), at
-		if at == 1 {
-			first += keys
-		}
-		got := h.seen[key]
-		testkit.Check(t, slices.IsSortedFunc(got, byNumber) && number(got[0]) == first, "%s: %v", key, got)
-	}
-	var id, description string
-	err := db.QueryRow(`SELECT encode(id, 'escape'), description FROM spillway_dead_letters`).Scan(&id, &description)
-	testkit.Check(t, err == nil && id == "key-1/1" && description == "ann decided to skip it: INC-7",
-		"the letter of %q says %q: %v", id, description, err)
-}
-
 // Feature R13: an instance that keeps the order of keys and one that does not are never in a group at the same time.
-// The second one waits for the first to leave, whichever it is, and then has all.
 func TestMembersApart(t *testing.T) {
 	t.Parallel()
 	for _, orderedFirst := range []bool{false, true} {

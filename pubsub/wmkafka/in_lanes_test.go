@@ -78,8 +78,7 @@ func number(id string) (n int) {
 
 func byNumber(a, b string) int { return number(a) - number(b) }
 
-// Promise P1: instances join, leave, and are cut off from the broker. No message is lost, each instance handles one
-// message of a key at a time, and the messages of a key succeed first in their order.
+// Promise P1: instances join, leave and are cut off: none is lost, and a key's succeed first in order, one by one.
 func TestLanesAcrossRebalances(t *testing.T) {
 	t.Parallel()
 	c := newPartitioned(t, 2)
@@ -203,8 +202,7 @@ func TestKeyOfAMessage(t *testing.T) {
 	})
 }
 
-// Promises P1, P3: when the session ends, the messages in flight have one grace together. What is acked in it is
-// marked, but not behind one that is not. A message may be held until then: it is not requeued only to come again.
+// Promises P1, P3: at its end all in flight have one grace; what is acked in it is marked, without a gap.
 func TestLanesAtTheEnd(t *testing.T) {
 	lanesOf(t, "abcdef", SubscriberConfig{InFlight: 6, settleGrace: time.Second}, func(d deliveries) {
 		all := make([]*message.Message, 6)

@@ -21,8 +21,7 @@ import (
 
 const id = kafka.UUIDHeaderKey
 
-// Feature D1, R10, promise P2: a record comes back from its dead-letter topic as it was: key, headers, id, value. So it
-// does when it becomes a dead letter again.
+// Feature D1, R10, promise P2: a record comes back from its dead-letter topic as it was: key, headers, id, value.
 func TestRecordSurvives(t *testing.T) {
 	for name, record := range hardRecords {
 		t.Run(name, func(t *testing.T) {
@@ -99,8 +98,7 @@ func TestHostileCarrier(t *testing.T) {
 }
 
 // Decision 15: the key is the original's for what Spillway publishes of what comes from a topic and returns, and for a
-// letter in a topic of letters. What a handler produces has Inner's, whatever it passed on of its input's metadata: the
-// producer of that would choose whose record is overwritten in a compacted topic.
+// letter in a topic of letters.
 func TestWhoseKey(t *testing.T) {
 	inner := kafka.NewWithPartitioningMarshaler(func(string, *message.Message) (string, error) { return "inner", nil })
 	plain := Marshaler{Naming: naming.Scheme{Names: map[string]string{"orders.dlq": "poison"}}}
@@ -161,8 +159,7 @@ func TestWhoseKey(t *testing.T) {
 	}
 }
 
-// Decision 15: KeyRecord is our subscriber's word or nothing. A producer's header of that name is not read, and
-// metadata that another broker's message brought adds no headers to an output.
+// Decision 15: KeyRecord is our subscriber's word or nothing: a header of that name is not read, nor written on.
 func TestForgedCarrier(t *testing.T) {
 	forged := carried{headers: []sarama.RecordHeader{header("tenant", "evil"), header("tenant", "blue")}}.encode()
 	for name, m := range map[string]Marshaler{"plain": {}, "inner": {Inner: kafka.DefaultMarshaler{}}} {

@@ -105,8 +105,7 @@ func TestAllocDelivery(t *testing.T) {
 	testkit.Check(t, least <= 8, "%v allocations, want at most 8", least)
 }
 
-// A message's metadata is a copy: sarama's buffer of the records around it may go. A message with too many headers for
-// one text is read as well.
+// A message's metadata is a copy: sarama's buffer of the records around it may go.
 func TestHeadersAreCopied(t *testing.T) {
 	for _, long := range []int{1, maxHeaderText} {
 		value := []byte(strings.Repeat("v", long))
@@ -127,8 +126,7 @@ func TestHeadersAreCopied(t *testing.T) {
 
 // Features D4, D16, promise P4: what a topic takes can be set aside, and brought back, however it came: compressed, as
 // one that is far larger than the topic's limit, with so many headers that the client overrates it, with a key as large
-// as the topic takes, with a time that is none, with the header of Watermill's id under our prefix. A message behind it
-// goes on.
+// as the topic takes, with a time that is none, with the header of Watermill's id under our prefix.
 func TestWhateverArrivesIsSetAside(t *testing.T) {
 	t.Parallel()
 	headers := func(n int) (all []sarama.RecordHeader) {

@@ -67,8 +67,7 @@ func TestHeldFetchesNoMore(t *testing.T) {
 }
 
 // Feature R12, promise P3: while the breaker holds the messages of a handler, the session of their group outlives the
-// session timeout. A lost session ends the contexts of held messages, which are requeued. The next session's messages
-// are held again. When the downstream is back, all messages are handled, and none is dead-lettered.
+// session timeout. A lost session ends the contexts of held messages, which are requeued.
 func TestHeldInOutage(t *testing.T) {
 	t.Parallel()
 	for name, inFlight := range map[string]int{"in turn": 1, "in flight": 8} {

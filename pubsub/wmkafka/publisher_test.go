@@ -89,8 +89,7 @@ func TestPublishTogether(t *testing.T) {
 }
 
 // Decision 4, promise P1: of messages that are sent together only that is refused which is too large itself, wherever
-// it is refused, and the error says which, how many were published, and that it will not pass. What comes behind is not
-// begun.
+// it is refused, and the error says which, how many were published, and that it will not pass.
 func TestRefusedTogether(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

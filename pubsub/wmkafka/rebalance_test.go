@@ -61,8 +61,7 @@ func TestRebalanceWithNobodyTaking(t *testing.T) {
 	c.next(second).Ack()
 }
 
-// Feature D8: what no unmarshaler can read is set aside as invalid, whole, and the partition goes on. It works with any
-// unmarshaler, with ours in watermill-kafka's subscriber, and with one that panics.
+// Feature D8: what no unmarshaler can read is set aside as invalid, whole, and the partition goes on.
 func TestUnreadableIsSetAside(t *testing.T) {
 	t.Parallel()
 	for who, make := range map[string]func(*cluster) message.Subscriber{
@@ -139,8 +138,7 @@ type stranger struct{ *group }
 func (stranger) MemberID() string    { return "nobody" }
 func (stranger) GenerationID() int32 { return 7 }
 
-// Sentence K11: handlers do not go on for the time of a drain if the group may have given the partition away. A member
-// that it does not know, and one that gets no answer, are such.
+// Sentence K11: handlers do not go on for the time of a drain if the group may have given the partition away.
 func TestTenureEndsWithMembership(t *testing.T) {
 	const drain = time.Minute
 	for name, brokers := range map[string][]string{
@@ -205,7 +203,6 @@ func TestStagesOutageLines(t *testing.T) {
 }
 
 // Feature O5: a rebalance is an Info line that says how long no message was delivered, of a subscriber and of stages.
-// The start is none.
 func TestRebalanceLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
@@ -225,9 +222,7 @@ func TestRebalanceLines(t *testing.T) {
 	}
 }
 
-// Promise P4: stages in the group of a live subscriber would wait for good. The start is an error that names the group
-// and the remedy: in one process whichever comes first, and if the subscriber is in another process, as soon as the
-// group has it.
+// Promise P4: stages in the group of a live subscriber would wait for good.
 func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
 	begin := func(d *desk) error { return testkit.Err(d.begin(d.stages(), d.topic)) }

@@ -115,7 +115,6 @@ func named(name string, n int) (ids []string) {
 }
 
 // Feature R5: a service goes from a subscriber for each stage to one for all, and back, with messages in the stage.
-// While an instance of the other kind lives, the topic is that one's. Each message is handled once.
 func TestStagesTakeOver(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
@@ -209,8 +208,7 @@ func TestStagesWaitAlone(t *testing.T) {
 	}
 }
 
-// Feature R5: a stage topic that is deleted stops its own messages alone. When it is there again, its messages are
-// taken.
+// Feature R5: a stage topic that is deleted stops its own messages alone.
 func TestStagesTopicDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
@@ -260,9 +258,7 @@ func TestStagesTransactions(t *testing.T) {
 		"taken %v, want %v", got, want)
 }
 
-// Features R5, P1, promise P3: the group expels a member whose process is paused, while its handlers are busy. Another
-// one takes over. When the pause ends, the first commits nothing, and gets nothing that is another's. What was
-// committed before is not handled again. What was being handled is handled once more, and nothing is lost.
+// Features R5, P1, promise P3: a paused member that the group expelled commits nothing later, and nothing is lost.
 func TestStagesExpelled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))

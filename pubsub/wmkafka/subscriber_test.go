@@ -41,7 +41,6 @@ func TestSubscriberConfig(t *testing.T) {
 }
 
 // Feature D1: Origin tells what Kafka knows, less of it with the stock subscriber, and nothing wrong without Kafka.
-// What watermill-kafka's getters tell of a message, they tell of ours, in the same types.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -126,8 +125,7 @@ func TestNackBackoff(t *testing.T) {
 	})
 }
 
-// No broker: Subscribe and Backlog say so within bounded time, and Close returns. After Close nothing is subscribed to
-// any more, and Close may be called again.
+// No broker: Subscribe and Backlog say so within bounded time, and Close returns.
 func TestNoBroker(t *testing.T) {
 	sub := testkit.Must(NewSubscriber([]string{"127.0.0.1:1"}, "g", SubscriberConfig{}))
 	testkit.Within(t, "all says so", func() {

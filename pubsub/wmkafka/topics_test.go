@@ -81,8 +81,7 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 	testkit.Returns(t, before)(describeTopic(c.admin, dlq))
 }
 
-// Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing. Any other limit is a
-// flaw.
+// Feature D5: a retention of more than 100 years, or of more than an exbibyte, loses nothing.
 func TestRetentionWithoutLimit(t *testing.T) {
 	for _, row := range []struct {
 		ms, bytes string
@@ -102,8 +101,7 @@ func TestRetentionWithoutLimit(t *testing.T) {
 }
 
 // Features D5, D16, promise P7: letters that the publisher or a request has no room for are an error at start-up, as
-// the broker would cut the connection each time. So is a topic that cannot be created, or whose name Kafka does not
-// allow. The error says what to do.
+// the broker would cut the connection each time.
 func TestInitializeTopicsErrors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -151,8 +149,7 @@ func TestInitializeAtOnce(t *testing.T) {
 }
 
 // Feature D5, promise P1: a letter is confirmed by as many replicas as its source asks for, as far as the topic has
-// them. An existing topic that asks for fewer is an error in the log, with the remedy. It is not changed, and letters
-// are published to it.
+// them. An existing topic that asks for fewer is an error in the log, with the remedy.
 func TestInitializeTopicsReplicas(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
