@@ -3,7 +3,6 @@ package delayed
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,43 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/settings"
 )
-
-// A topic that fails, in whatever way, does not stop another, and nothing of it is lost.
-func TestFailures(t *testing.T) {
-	for name, way := range map[string]func(){"error": nil, "panic": func() { panic("\x00") }, "goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			s := on(t, databases.SQLite.New(t))
-			for i := range 100 {
-				put(t, s, []string{"good", "bad"}[i%4/3], newMessage(numberedID(i)), 0)
-			}
-			var down atomic.Bool
-			var tries atomic.Int64
-			down.Store(true)
-			out := &outbox{before: func(topic string, _ []*message.Message) error {
-				if topic == "bad" && down.Load() {
-					tries.Add(1)
-					if way != nil {
-						way()
-					}
-					return errDown
-				}
-				return nil
-			}}
-			begun := time.Now()
-			start(t, s, out, RelayConfig{Batch: 7})
-			eventually(t, "the good ones are published", func() bool { return len(out.all()) == 75 })
-			put(t, s, "good", newMessage(numberedID(100)), 0)
-			eventually(t, "another good one is published", func() bool { return len(out.all()) == 76 })
-			time.Sleep(300 * time.Millisecond)
-			if n, most := tries.Load(), 12+int64(time.Since(begun)/maxTopicWait)*2; n > most {
-				t.Errorf("%d tries in vain, at most %d", n, most)
-			}
-			down.Store(false)
-			eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
-			wantOnce(t, out.ids(), 101)
-		})
-	}
-}
 
 // One message that is refused, for its size or otherwise, or cannot be read, does not stop those behind it, also not
 // those of its own call.

