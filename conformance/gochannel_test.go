@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/conformance"
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -49,11 +50,7 @@ const (
 func TestGoChannel(t *testing.T) {
 	t.Parallel()
 	channel := gochannel.NewGoChannel(gochannel.Config{Persistent: true, OutputChannelBuffer: 16}, nil)
-	defer func() {
-		if err := channel.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { testkit.Is(t, channel.Close(), nil) }()
 	conformance.Run(t, conformance.Target{
 		Name:       "gochannel",
 		Publisher:  func(testing.TB) message.Publisher { return staysOpen{channel} },

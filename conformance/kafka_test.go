@@ -123,12 +123,9 @@ func hostileRecords(brokers []string) []conformance.Hostile {
 				Key: sarama.ByteEncoder("\x00\xff\xfe"), Value: sarama.StringEncoder("v"), Headers: []sarama.RecordHeader{id},
 			}),
 			Check: func(t testing.TB, msg *message.Message) {
-				if got := poison.Read(msg).Origin.Key; string(got) != "\x00\xff\xfe" {
-					t.Errorf("the key came back as %q", got)
-				}
-				if got, _ := kafka.MessageKeyFromCtx(msg.Context()); string(got) != "\x00\xff\xfe" {
-					t.Errorf("the record came back with the key %q", got)
-				}
+				testkit.Equal(t, "the key", string(poison.Read(msg).Origin.Key), "\x00\xff\xfe")
+				got, _ := kafka.MessageKeyFromCtx(msg.Context())
+				testkit.Equal(t, "the key of the record", string(got), "\x00\xff\xfe")
 			},
 		},
 		{

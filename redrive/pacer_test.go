@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,26 +153,5 @@ func TestHandler_minWait(t *testing.T) {
 		err = h.Handle(letter("2", "a", now, redrivenTimes(3)))
 		testkit.Check(t, err == nil && len(park.All()) == 1 && time.Since(start) == 0,
 			"quarantined after %s, %v", time.Since(start), err)
-	})
-}
-
-// Feature V2: the rate is exact to 1 %, whatever the concurrency.
-func TestHandler_rateIsExact(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		out, start := &outbox{}, time.Now()
-		h := newHandler(t, out, redrive.HandlerConfig{Rules: redrive.Rules{Rate: 50, Concurrency: 8}, Park: &outbox{}})
-		var all sync.WaitGroup
-		for i := range 501 {
-			all.Go(func() { testkit.Is(t, h.Handle(letter(fmt.Sprint(i), "a")), nil) })
-		}
-		all.Wait()
-		took := time.Since(start)
-		testkit.Check(t, math.Abs(took.Seconds()-10) <= 0.1, "501 letters at 50/s took %s", took) // the first goes at once
-		perSecond := make(map[int]int)
-		for _, p := range out.All() {
-			second := int(p.At.Sub(start).Seconds())
-			perSecond[second]++
-			testkit.Check(t, perSecond[second] <= 51, "%d letters in second %d", perSecond[second], second)
-		}
 	})
 }

@@ -75,16 +75,6 @@ func (a *apiServer) token(t *testing.T, token string) {
 	testkit.NoError(t, os.WriteFile(a.file, []byte(token+"\n"), 0o600))
 }
 
-// Features V10, V13: a file for a spreadsheet is the same from the database and over the API, with masked lengths.
-func TestCSVBothWays(t *testing.T) {
-	s := newShop(t, append(incident(), letter("leak", `{"password":"hunter2"}`))...)
-	s.steps([]step{{0, "discarded 1 letter", []string{"discard", "2", "--reason", "x", "--yes"}}})
-	want := s.pipe("export", "--format", "csv", "--status", "all")
-	s.overAPI()
-	got := s.pipe("export", "--format", "csv", "--status", "all")
-	testkit.Check(t, got == want && got.code == 0 && strings.Count(got.out, "leak") != 0, "%+v, want %+v", got, want)
-}
-
 // A pageServer is the command console, running.
 type pageServer struct {
 	t   *testing.T

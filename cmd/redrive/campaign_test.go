@@ -24,7 +24,6 @@ import (
 // target is a publisher that keeps what it takes. Then, if set, is what a consumer does with it.
 type target struct {
 	mu    sync.Mutex
-	ids   []string
 	taken []*message.Message
 	then  func(*message.Message) error
 }
@@ -39,7 +38,7 @@ func (o *target) messages() []*message.Message {
 func (o *target) Publish(_ string, messages ...*message.Message) error {
 	for _, msg := range messages {
 		o.mu.Lock()
-		o.ids, o.taken = append(o.ids, msg.UUID), append(o.taken, msg)
+		o.taken = append(o.taken, msg)
 		o.mu.Unlock()
 		if o.then != nil {
 			if err := o.then(msg); err != nil {
@@ -52,10 +51,11 @@ func (o *target) Publish(_ string, messages ...*message.Message) error {
 
 func (*target) Close() error { return nil }
 
-func (o *target) all() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Sorted(slices.Values(o.ids))
+func (o *target) all() (ids []string) {
+	for _, msg := range o.messages() {
+		ids = append(ids, msg.UUID)
+	}
+	return slices.Sorted(slices.Values(ids))
 }
 
 // works runs a worker of the service until the test ends.

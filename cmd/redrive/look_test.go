@@ -77,9 +77,8 @@ func TestColour(t *testing.T) {
 	testkit.Check(t, painted(s.terminal(80, "", "causes").out) && !painted(s.pipe("causes").out) &&
 		painted(s.pipe("causes", "--color", "always").out), "colour is not for terminals, or --color always has none")
 	s.env = append(s.env, "NO_COLOR=1")
-	if painted(s.terminal(80, "", "causes").out) || !painted(s.terminal(80, "", "causes", "--color", "always").out) {
-		t.Error("NO_COLOR is not heard, or stronger than --color")
-	}
+	testkit.Check(t, !painted(s.terminal(80, "", "causes").out) &&
+		painted(s.terminal(80, "", "causes", "--color", "always").out), "NO_COLOR is not heard, or stronger than --color")
 	s.env = append(s.env, "NO_COLOR=", "TERM=dumb")
 	testkit.Check(t, !painted(s.terminal(80, "", "causes").out), "a dumb terminal gets colour")
 }

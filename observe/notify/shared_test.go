@@ -137,25 +137,15 @@ func TestHandOver(t *testing.T) {
 type order struct{ Driver, Address string }
 
 func (o order) report() error {
-	db, err := sql.Open(o.Driver, o.Address)
-	if err != nil {
-		return err
-	}
+	db := testkit.Must(sql.Open(o.Driver, o.Address))
 	kill := func(context.Context, notify.Notice) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
-	n, err := notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Shared: settings.Shared{Service: "shop"}})
-	if err != nil {
-		return err
-	}
+	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Shared: settings.Shared{Service: "shop"}}))
 	notify.HurryWith(n, time.Second, 10*time.Second)
 	config := spillway.Config{Publisher: nowhere{}}
 	if err := n.Observe(&config); err != nil {
 		return err
 	}
-	channel, err := spillway.New(context.Background(), config)
-	if err == nil {
-		err = n.Watch(context.Background(), channel)
-	}
-	if err != nil {
+	if err := n.Watch(context.Background(), testkit.Must(spillway.New(context.Background(), config))); err != nil {
 		return err
 	}
 	n.Start()

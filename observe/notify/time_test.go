@@ -216,23 +216,3 @@ func TestHangs(t *testing.T) {
 func cause(i int) string {
 	return strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j").Replace(fmt.Sprint(i))
 }
-
-// Feature O4: a letter that no publisher takes is a notice.
-func TestUnplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var in inbox
-		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Kinds: []notify.Kind{notify.Unplaced}})
-		b.place("a")
-		for range 50 {
-			b.hooks.OnUnplaced(context.Background(), letter("a"), errors.New("broker away"))
-		}
-		time.Sleep(2 * time.Hour)
-		n, more := in.one(t, notify.Unplaced, notify.StatusNew), in.of(notify.Unplaced, notify.StatusSummary)
-		sum := n.Count
-		for _, m := range more {
-			sum += m.Count
-		}
-		testkit.Check(t, n.Description == "broker away" && sum == 50 && len(in.all) <= 2, "%v", in.String())
-		b.Stop()
-	})
-}

@@ -104,9 +104,8 @@ func TestHandleAgain(t *testing.T) {
 		c := reach(t, all, start(t, all, r).ID, campaigns.Finished)
 		testkit.Check(t, c.Redriven == 2 && c.Request.HandleAgain, "%+v", c)
 		var id string
-		if err := db.QueryRow(`SELECT MIN(id) FROM spillway_keys HAVING COUNT(*) = 1`).Scan(&id); err != nil || id != "another" {
-			t.Errorf("the key of %q is left, %v", id, err)
-		}
+		testkit.NoError(t, db.QueryRow(`SELECT MIN(id) FROM spillway_keys HAVING COUNT(*) = 1`).Scan(&id))
+		testkit.Equal(t, "the key that is left", id, "another")
 		events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventKeyRemoved}})
 		testkit.Check(t, err == nil && len(events) == 1 && events[0].MessageID == "output" &&
 			events[0].RedriveID == c.ID, "%+v %v", events, err)

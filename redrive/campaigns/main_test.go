@@ -69,10 +69,7 @@ func reach(t testing.TB, all *campaigns.Campaigns, id string, state campaigns.St
 	t.Helper()
 	var c campaigns.Campaign
 	testkit.Eventually(t, "the campaign is "+string(state), func() bool {
-		var err error
-		if c, err = all.Get(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		c = testkit.Must(all.Get(t.Context(), id))
 		return c.State == state
 	}, func() string { return string(c.State) + " " + c.Why })
 	return c

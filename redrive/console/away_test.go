@@ -71,17 +71,6 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// Feature V11: a query that takes too long ends, and the page says what to do. A person who went away is not answered.
-func TestSlowDatabase(t *testing.T) {
-	b := newBench(t)
-	b.console.timeout = 1
-	b.get("/letters").want(t, http.StatusServiceUnavailable, "This takes too long")
-	b.console.timeout = usualTimeout
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	testkit.Equal(t, "the answer", b.get("/letters", func(r *http.Request) { *r = *r.WithContext(gone) }).body, "")
-}
-
 // Feature V11: a template that fails in the middle, or a handler that panics, gives the page of an error, whole.
 func TestNeverHalfAPage(t *testing.T) {
 	log := new(testkit.Log)

@@ -50,10 +50,8 @@ func benchOn(t testing.TB, d fixture.Database, change ...func(*Config)) *bench {
 	t.Helper()
 	b := &bench{t: t, db: d.Create(t)()}
 	b.store = fixture.StoreOn(t, b.db)
-	var err error
-	if b.campaigns, err = campaigns.New(t.Context(), b.store, campaigns.Config{Allow: []string{"orders", "refunds"}}); err != nil {
-		t.Fatal(err)
-	}
+	allow := campaigns.Config{Allow: []string{"orders", "refunds"}}
+	b.campaigns = testkit.Must(campaigns.New(t.Context(), b.store, allow))
 	config := Config{Campaigns: b.campaigns, Access: access}
 	for _, f := range change {
 		f(&config)

@@ -96,9 +96,7 @@ func TestDownload(t *testing.T) {
 	b.post("/letters/2/payload", reason, as(Look)).want(t, http.StatusForbidden)
 	b.post("/letters/2/payload", url.Values{}, as(Operate)).want(t, http.StatusBadRequest)
 	p = b.post("/letters/2/payload", reason, as(Operate))
-	if p.want(t, http.StatusOK); p.body != secret {
-		t.Errorf("%q", p.body)
-	}
+	testkit.Equal(t, "the payload", p.want(t, http.StatusOK).body, secret)
 	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
 	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7" &&
 		events[0].Seq == 2, "%+v, %v", events, err)
@@ -126,10 +124,8 @@ func TestLetterIsBounded(t *testing.T) {
 		"/letters/1": "Not all of it is shown here", "/letters/1?view=text": "Only the first 32,768 bytes are shown", "/letters/2": "of 10,002 keys are shown",
 		"/letters/3": "Only the first 8,192 bytes are shown", "/letters/3?view=text": "Only the first",
 	} {
-		p := b.get(path)
-		if p.want(t, http.StatusOK, say); p.sent > 60<<10 {
-			t.Errorf("%s: %d bytes are sent", path, p.sent)
-		}
+		p := b.get(path).want(t, http.StatusOK, say)
+		testkit.Check(t, p.sent <= 60<<10, "%s: %d bytes are sent", path, p.sent)
 	}
 	p := b.get("/letters/2/json")
 	var e operate.WholeData

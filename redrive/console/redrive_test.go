@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -32,38 +30,19 @@ func (b *bench) works(target message.Publisher) {
 	b.t.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// shop handles orders of a gochannel: those of an odd number fail again, and become letters.
-func (b *bench) shop() (target message.Publisher, handled func() int) {
-	b.t.Helper()
-	channel := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1000}, watermill.NopLogger{})
-	orders := testkit.Must(channel.Subscribe(context.Background(), "orders"))
-	var mu sync.Mutex
-	done := map[string]int{}
-	var working sync.WaitGroup
-	working.Go(func() {
-		for msg := range orders {
-			mu.Lock()
-			done[msg.UUID]++
-			mu.Unlock()
-			if strings.HasSuffix(msg.UUID, "3") {
-				l := poison.Read(msg)
-				l.Failure.Reason = "still_broken"
-				err := b.store.Publish("orders.dlq", l.Encode())
-				testkit.Check(b.t, err == nil, "%v", err)
-			}
-			msg.Ack()
-		}
-	})
-	b.t.Cleanup(func() { _ = channel.Close(); working.Wait() })
-	return channel, func() int { mu.Lock(); defer mu.Unlock(); return len(done) }
-}
-
 // Feature V11: an incident is closed by forms alone, from the selection to the verdict and the letters that come back.
 func TestIncident(t *testing.T) {
 	b := newBench(t)
 	fixture.Publish(t, b.store, "orders.dlq", append(fixture.Several(20), fixture.Letter("other", "{}", fixture.From("payments")))...)
-	target, handled := b.shop()
-	b.works(target)
+	out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
+		if !strings.HasSuffix(msg.UUID, "3") {
+			return nil
+		}
+		l := poison.Read(msg) // it fails again
+		l.Failure.Reason = "still_broken"
+		return b.store.Publish("orders.dlq", l.Encode())
+	}}
+	b.works(out)
 	dry := b.get("/redrive?" + b.everything())
 	dry.want(t, http.StatusOK, "20 letters would be redriven", "1 letter: "+"the campaigns may not publish to the topic"+" <bdi>payments</bdi>", "Redrive 20 letters", "no_such_customer", "<bdi>id-0</bdi>")
 	testkit.Require(t, len(b.all()) == 0, "a dry run began a campaign")
@@ -80,7 +59,7 @@ func TestIncident(t *testing.T) {
 		return strings.Contains(seen.body, "It is through with all letters.") && strings.Contains(seen.body, "still_broken")
 	})
 	seen.want(t, http.StatusOK, "INC-7", "20 of 20", "came back", "What came back, by cause", "redrive-id=", "the campaigns may not publish to the topic")
-	testkit.Check(t, handled() == 20, "%d messages were handled", handled())
+	testkit.Equal(t, "messages", len(out.IDs()), 20)
 	c := b.all()[0]
 	testkit.Check(t, c.Request.By == "ann" && c.Request.Rate == 1000 && c.Request.StopAt == 0.5 && c.FailedAgain == 2,
 		"%+v", c)

@@ -67,24 +67,6 @@ func TestSteer(t *testing.T) {
 	}
 }
 
-// Feature V11: campaigns are listed by state, the newest first, page by page.
-func TestCampaigns(t *testing.T) {
-	b := newBench(t)
-	b.get("/campaigns").want(t, http.StatusOK, "There is no such campaign.")
-	const n = campaignsAtOnce + 2
-	fixture.Publish(t, b.store, "orders.dlq", fixture.Several(n)...)
-	for seq := range int64(n) {
-		b.started(campaigns.Request{Seqs: []int64{seq + 1}})
-	}
-	first := b.get("/campaigns").want(t, http.StatusOK, "Older campaigns", "0 of 1")
-	next := regexpNext.FindStringSubmatch(first.body)
-	testkit.Require(t, next != nil, "%v", first.body)
-	second := b.get("/" + strings.TrimPrefix(strings.ReplaceAll(next[1], "&amp;", "&"), "./"))
-	testkit.Equal(t, "campaigns on the first page", strings.Count(first.body, "<progress"), campaignsAtOnce)
-	testkit.Equal(t, "campaigns on the second page", strings.Count(second.body, "<progress"), 2)
-	b.get("/campaigns?state=paused").want(t, http.StatusOK, "There is no such campaign.", `value="paused" checked`)
-}
-
 // park parks the messages of fixture.Park.
 func (b *bench) park() {
 	b.t.Helper()

@@ -4,13 +4,11 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -62,7 +60,6 @@ func testStore_newestFirst(t *testing.T, on fixture.Database) {
 			slices.EqualFunc(whole, oldest, func(l letters.Letter, seq int64) bool { return l.Seq == seq && len(l.Original.Payload) > 0 }),
 			"%s: %d whole letters, want %d: %v", what, len(whole), len(oldest), err)
 	}
-	newestIsRefused(t, store)
 }
 
 // heads are the Seqs of all letters that a filter chooses, read in pages.
@@ -76,26 +73,6 @@ func heads(t *testing.T, store *letters.Store, f letters.Filter, size int) (seqs
 		for _, h := range page {
 			seqs = append(seqs, h.Seq)
 		}
-	}
-}
-
-// newestIsRefused fails the test if anything but a list takes the order.
-func newestIsRefused(t *testing.T, store *letters.Store) {
-	t.Helper()
-	ctx, f, act := t.Context(), letters.Filter{NewestFirst: true, Statuses: letters.Statuses()}, letters.Act{By: "ann", Reason: "INC-7"}
-	for what, try := range map[string]func() error{
-		"Take":        func() error { _, err := fixture.Take(ctx, store, f, time.Hour, 1); return err },
-		"Free":        func() error { _, err := store.Inside().Free(ctx, f, 1); return err },
-		"Lease":       func() error { _, err := fixture.Lease(ctx, store, f, []int64{1}, time.Hour); return err },
-		"MarkAll":     func() error { _, err := store.MarkAll(ctx, f, letters.StatusDiscarded, act); return err },
-		"Purge":       func() error { _, err := store.Purge(ctx, f, act); return err },
-		"Erase":       func() error { _, err := store.Inside().Erase(ctx, f, act, inside.EraseOptions{}); return err },
-		"Count":       func() error { _, err := store.Count(ctx, f); return err },
-		"CountTopics": func() error { _, err := store.Inside().CountTopics(ctx, f); return err },
-		"Groups":      func() error { _, err := store.Groups(ctx, f); return err },
-	} {
-		err := try()
-		testkit.Check(t, err != nil && strings.Contains(err.Error(), "NewestFirst"), "%s: %v", what, err)
 	}
 }
 

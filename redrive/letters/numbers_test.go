@@ -158,9 +158,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 		for _, n := range all[0].PerMinute[minute-3 : minute+1] { // minutes may end during the test
 			got += n
 		}
-		if got != want {
-			t.Errorf("%d arrivals in minute %d, want %d: %v", got, minute, want, all[0].PerMinute)
-		}
+		testkit.Check(t, got == want, "%d arrivals in minute %d, want %d: %v", got, minute, want, all[0].PerMinute)
 	}
 	age(t, db, 61)
 	arrive(1)

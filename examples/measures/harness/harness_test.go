@@ -32,7 +32,5 @@ func TestAlternate(t *testing.T) {
 	values := []float64{3, 1, 2}
 	testkit.Check(t, harness.Median(values) == 2 && values[0] == 3, "%v", values)
 	boom := errors.New("boom")
-	if _, err := harness.Alternate(1, func() (float64, error) { return 0, boom }); err != boom {
-		t.Error(err)
-	}
+	testkit.Is(t, testkit.Err(harness.Alternate(1, func() (float64, error) { return 0, boom })), boom)
 }

@@ -48,12 +48,9 @@ func TestFold(t *testing.T) {
 // What is no stack of Go is shown as it is.
 func TestFoldNoStack(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "Traceback (most recent call last):", "java.lang.NullPointerException\n  at Shop.main"} {
-		if got := frames.Fold(text); got != nil {
-			t.Errorf("%q: %+v", text, got)
-		}
+		testkit.Check(t, frames.Fold(text) == nil, "%q is folded", text)
 	}
 	long := strings.Repeat("example.com/shop.Call()\n\t/shop/call.go:1\n", 10_000)
-	if got := frames.Fold(long); len(got) != 1 || len(got[0].Frames) != 500 {
-		t.Errorf("%d groups", len(got))
-	}
+	got := frames.Fold(long)
+	testkit.Check(t, len(got) == 1 && len(got[0].Frames) == 500, "%d groups", len(got))
 }

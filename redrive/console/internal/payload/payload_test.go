@@ -1,7 +1,6 @@
 package payload_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -109,21 +108,6 @@ func TestOfIsBounded(t *testing.T) {
 				testkit.Check(t, len(text) <= 200_000, "%s as %s: %d bytes", name, kind, len(text))
 			}
 		}
-	}
-}
-
-// A payload that is too long to be looked at is shown as what its beginning is.
-func TestOfBeginning(t *testing.T) {
-	in := []byte(`{"orders":[` + strings.Repeat(`{"id":1},`, 100_000))[:payload.Looked/2]
-	if v := payload.Of(in, payload.Auto, false); v.Kind != payload.Tree || !v.Cut || !v.Root.Members[0].More {
-		t.Errorf("the beginning of JSON is %s", v.Kind)
-	}
-	in = bytes.Repeat([]byte("größer "), 1000)
-	if v := payload.Of(in[:len(in)-5], payload.Auto, false); v.Kind != payload.Text {
-		t.Errorf("the beginning of a text is %s", v.Kind)
-	}
-	if v := payload.Of([]byte("{broken}"+strings.Repeat(" ", 100)), payload.Auto, false); v.Kind != payload.Text {
-		t.Errorf("what is no JSON is %s", v.Kind)
 	}
 }
 
