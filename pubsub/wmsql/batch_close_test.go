@@ -32,9 +32,7 @@ func TestBatchCloseSettles(t *testing.T) {
 			left == 1,
 			"effects %v, outputs %v, %d are left", effects, outputs, left)
 		testkit.Equal(t, "deliveries", seen.String(), "a b")
-		stop()
-		b.run(b.subscriber(), b.whole)
-		b.account([]string{"a", "b", "c"})
+		b.handsOver(stop, "a", "b", "c")
 	})
 }
 
@@ -65,9 +63,7 @@ func TestBatchCloseCuts(t *testing.T) {
 		for range 2 {
 			testkit.Is(t, <-late, sql.ErrTxDone)
 		}
-		stop()
-		b.run(b.subscriber(), b.whole)
-		b.account(ids)
+		b.handsOver(stop, ids...)
 	})
 }
 
@@ -92,8 +88,6 @@ func TestBatchCloseLocked(t *testing.T) {
 		b.until("it comes again", func() bool { return seen.get()["a"] >= often })
 		testkit.Within(t, "Close, although the lock is held", func() { testkit.Is(t, sub.Close(), nil) })
 		say(b.sql(`ROLLBACK`, `UNLOCK TABLES`))
-		stop()
-		b.run(b.subscriber(), b.whole)
-		b.account([]string{"a"})
+		b.handsOver(stop, "a")
 	})
 }

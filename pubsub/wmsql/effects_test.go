@@ -154,6 +154,14 @@ func (b *bench) drained() {
 	}
 }
 
+// handsOver handles what a stopped instance left, and accounts for all.
+func (b *bench) handsOver(stop func(), ids ...string) {
+	b.Helper()
+	stop()
+	b.run(b.subscriber(), b.whole)
+	b.account(ids)
+}
+
 // account waits for the end and counts by id: each message has both of its effects and its output once, or, where it is
 // set aside, one letter and nothing else. Nothing else is there.
 func (b *bench) account(published []string, aside ...string) {

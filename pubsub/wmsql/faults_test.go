@@ -121,9 +121,7 @@ func TestHalfOpen(t *testing.T) {
 				defer proxy.Heal()
 				testkit.Within(t, "Close, of a server that does not answer", func() { testkit.Is(t, sub.Close(), nil) })
 				proxy.Heal()
-				stop()
-				b.run(b.subscriber(), b.whole)
-				b.account([]string{"a"})
+				b.handsOver(stop, "a")
 			})
 		})
 	}

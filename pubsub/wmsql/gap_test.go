@@ -2,7 +2,6 @@ package wmsql_test
 
 import (
 	"database/sql"
-	"errors"
 	"testing"
 	"time"
 
@@ -69,15 +68,4 @@ func TestWideGaps(t *testing.T) {
 	b.exec("ALTER TABLE " + b.table(b.topic) + " AUTO_INCREMENT = 4000000000")
 	b.publish("far")
 	b.comes(got, "far")
-}
-
-// A transaction that is open anywhere in PostgreSQL holds messages up, and loses none.
-func TestLongTransaction(t *testing.T) {
-	b := on(t, databases.Postgres)
-	ids, tx := b.consume(), b.begin()
-	err := insert(tx, "long", "x")
-	b.publish("a", "b")
-	b.still(ids, 300*time.Millisecond)
-	testkit.NoError(t, errors.Join(err, tx.Commit()))
-	b.comes(ids, "a", "b")
 }

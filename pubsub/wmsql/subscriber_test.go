@@ -1,7 +1,6 @@
 package wmsql_test
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -43,6 +42,10 @@ func TestSubscriberConfig(t *testing.T) {
 		testkit.Says(t, subscribing, "the context is nil")
 		_, publishing := wmsql.NewPublisher(nil, b.db, wmsql.PublisherConfig{}) //lint:ignore SA1012 it is the test
 		testkit.Says(t, publishing, "the context is nil")
+		sub := b.subscriber()
+		testkit.Check(t, testkit.Err(sub.Backlog(t.Context(), b.topic+".none")) != nil, "the backlog of no table")
+		testkit.Is(t, errors.Join(sub.Close(), sub.Close()), nil)
+		testkit.Is(t, testkit.Err(sub.Subscribe(t.Context(), b.topic)), wmsql.ErrClosed)
 	})
 }
 
@@ -69,23 +72,6 @@ func TestSubscribeCreatesTables(t *testing.T) {
 		b.receive(b.messages(plain.subscriber()), "x").Ack()
 		_, err := plain.subscriber().Subscribe(t.Context(), b.topic+".other")
 		testkit.Check(t, err != nil, "a role that may create no table subscribes to one that is not there")
-	})
-}
-
-func TestSubscribeErrors(t *testing.T) {
-	onEach(t, func(t *testing.T, b *bench) {
-		sub := b.subscriber()
-		testkit.Check(t, testkit.Err(sub.Backlog(t.Context(), b.topic+".none")) != nil, "the backlog of no table")
-		messages := b.messages(sub)
-		testkit.Is(t, errors.Join(sub.Close(), sub.Close()), nil)
-		_, open := <-messages
-		testkit.Check(t, !open, "a message after Close")
-		testkit.Is(t, testkit.Err(sub.Subscribe(t.Context(), b.topic)), wmsql.ErrClosed)
-		ctx, cancel := context.WithCancel(t.Context())
-		messages = testkit.Must(b.subscriber().Subscribe(ctx, b.topic))
-		cancel()
-		_, open = <-messages
-		testkit.Check(t, !open, "a message after the context ended")
 	})
 }
 

@@ -54,18 +54,20 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 				} else {
 					msg.Nack()
 				}
-				b.until("what was acked is committed", func() bool { return b.backlog(b.topic, "") == len(left) })
+				b.until("what was acked is committed, and nothing comes", func() bool {
+					select {
+					case msg := <-messages:
+						t.Fatalf("%s came through a shut valve", msg.UUID)
+					default:
+					}
+					return b.backlog(b.topic, "") == len(left)
+				})
 				b.until("there is no transaction", func() bool { return transactions() == 0 && own.db.Stats().InUse == 0 })
 				for range 10 {
 					time.Sleep(20 * time.Millisecond) // two of the subscription's polls
 					n, used := transactions(), own.db.Stats().InUse
 					testkit.Require(t, n == 0 && used == 0 && !b.held(),
 						"%d transactions, and %d connections are used, while the valve is shut", n, used)
-					select {
-					case msg := <-messages:
-						t.Fatalf("%s came through a shut valve", msg.UUID)
-					default:
-					}
 				}
 				close(reopen)
 				for _, id := range left {

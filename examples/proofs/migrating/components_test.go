@@ -45,9 +45,7 @@ func TestMigratingForwarder(t *testing.T) {
 	}
 	b.Eventually("its envelope is dead-lettered", func() bool { return slices.ContainsFunc(b.Waiting(), envelope) })
 	b.Outs.SetRefuse(nil)
-	if _, err := redrive.Drain(t.Context(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"outbox"}}}); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, b, "outbox")
 	b.Eventually("it is forwarded", func() bool { return slices.Equal(b.Outs.IDs(), []string{"invoice"}) })
 }
 
@@ -153,6 +151,13 @@ func TestMigratingRequeuer(t *testing.T) {
 			testkit.Check(t, (count == "1") == (name == "redrive"), "its count of redrives is %q", count)
 		})
 	}
+}
+
+// drain brings the letters of a topic back.
+func drain(t *testing.T, b *shop.Shop, topic string) {
+	t.Helper()
+	rules := redrive.Rules{Allow: []string{topic}}
+	testkit.Must(redrive.Drain(t.Context(), b.Letters, b.Source, redrive.DrainConfig{Rules: rules}))
 }
 
 // redriving is a handler that brings letters back to orders at once.

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // The statements of docs/migrating.md, one test each. "Outside" is added before Attach, "inside" after it.
@@ -242,9 +241,7 @@ func TestMigratingRedriveToSeveralHandlers(t *testing.T) {
 			b.Publish(shop.Numbered(1)...)
 			b.Eventually("one handler succeeds, the other fails", func() bool { return audited.Load() == 1 && len(b.Waiting()) == 1 })
 			repaired.Store(true)
-			if _, err := redrive.Drain(context.Background(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}}); err != nil {
-				t.Fatal(err)
-			}
+			drain(t, b, "orders")
 			b.Eventually("the failed handler has it", func() bool { return billed.Load() == 1 })
 			if !receiver {
 				b.Eventually("and so has the other, again", func() bool { return audited.Load() == 2 })

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/shop"
-	"github.com/watermill-spillway/spillway/redrive"
 )
 
 // The statements of docs/migrating.md about requestreply.
@@ -98,9 +97,7 @@ func TestMigratingReplyAfterRedrive(t *testing.T) {
 	testkit.Check(t, first.Error != nil, "the first reply is %+v", first)
 	b.Eventually("it is dead-lettered", func() bool { return len(b.Waiting()) == 1 })
 	fixed.Store(true)
-	if _, err := redrive.Drain(t.Context(), b.Letters, b.Source, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"commands"}}}); err != nil {
-		t.Fatal(err)
-	}
+	drain(t, b, "commands")
 	second := <-replies
 	testkit.Check(t, second.Error == nil, "the reply after the redrive is %+v", second)
 }

@@ -279,22 +279,22 @@ func corpus(t *testing.T, d databases.Database, sealer *seal.Sealer, binary stri
 		theirs(ctx, l)
 	}
 	dlc := testkit.Must(spillway.New(t.Context(), config))
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, log))
-	dlc.Attach(router)
-	for _, notifier := range notifiers {
-		testkit.NoError(t, notifier.Watch(t.Context(), dlc))
-		router.AddPlugin(notifier.Plugin)
-	}
 	live := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
 	defer live.Close()
 	byID := map[string]leak{}
 	for _, l := range all {
 		byID[l.ID] = l
 	}
-	router.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error { return byID[msg.UUID].fail(msg.Context()) })
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
-	<-router.Running()
+	stop := testkit.RunRouter(t, log, func(router *message.Router) {
+		dlc.Attach(router)
+		for _, notifier := range notifiers {
+			testkit.NoError(t, notifier.Watch(t.Context(), dlc))
+			router.AddPlugin(notifier.Plugin)
+		}
+		router.AddConsumerHandler("billing", "orders", live, func(msg *message.Message) error {
+			return byID[msg.UUID].fail(msg.Context())
+		})
+	})
 	for _, l := range all {
 		testkit.NoError(t, live.Publish("orders", l.message()))
 	}
@@ -304,8 +304,7 @@ func corpus(t *testing.T, d databases.Database, sealer *seal.Sealer, binary stri
 		return err == nil && len(waiting) == len(all)
 	})
 	testkit.Eventually(t, "a notice is sent", func() bool { seen.mu.Lock(); defer seen.mu.Unlock(); return seen.seen["notice"] != "" })
-	err := errors.Join(router.Close(), <-ended)
-	testkit.Check(t, err == nil, "%v", err)
+	stop()
 	waiting := testkit.Must(store.List(t.Context(), letters.Filter{Limit: 1000}))
 	for _, l := range waiting {
 		encoded := l.Encode()

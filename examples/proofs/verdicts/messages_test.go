@@ -107,22 +107,18 @@ func TestKnowledgeMarshalers(t *testing.T) {
 func failing(t *testing.T, msg *message.Message, add func(*message.Router, message.Subscriber) error) error {
 	t.Helper()
 	pubsub := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)
-	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	found := make(chan error, 1)
-	router.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
-		return func(msg *message.Message) ([]*message.Message, error) {
-			_, err := h(msg)
-			found <- err
-			return nil, nil
-		}
-	})
-	testkit.NoError(t, errors.Join(add(router, pubsub), pubsub.Publish("events", msg)))
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(context.Background()) }()
-	defer func() {
-		err := errors.Join(router.Close(), <-ended, pubsub.Close())
-		testkit.Check(t, err == nil, "%v", err)
-	}()
+	testkit.NoError(t, pubsub.Publish("events", msg))
+	defer testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
+		router.AddMiddleware(func(h message.HandlerFunc) message.HandlerFunc {
+			return func(msg *message.Message) ([]*message.Message, error) {
+				_, err := h(msg)
+				found <- err
+				return nil, nil
+			}
+		})
+		testkit.NoError(t, add(router, pubsub))
+	})()
 	return <-found
 }
 
