@@ -57,10 +57,9 @@ func (f *fake) set(change func()) {
 	change()
 }
 
-func (f *fake) count(of func() int) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return of()
+func (f *fake) count(of func() int) (n int) {
+	f.set(func() { n = of() })
+	return n
 }
 
 func (f *fake) patience() time.Duration     { return statementTimeout }

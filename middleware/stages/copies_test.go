@@ -2,7 +2,7 @@ package stages_test
 
 import (
 	"fmt"
-	"sync"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,21 +16,14 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// calls counts the calls of a handler, by id and stage.
-type calls struct {
-	mu sync.Mutex
-	by map[string]map[int]int
-}
-
-func (c *calls) add(msg *message.Message) (stage int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	stage = poison.Inside().StageOf(msg).Number
-	if c.by[msg.UUID] == nil {
-		c.by[msg.UUID] = map[int]int{}
+// stages counts the invocations for one message by stage.
+func (n *note) stages(id string) map[int]int {
+	by := map[int]int{}
+	for _, h := range n.of(id) {
+		stage, _ := strconv.Atoi(h.metadata[poison.KeyRetryStage])
+		by[stage]++
 	}
-	c.by[msg.UUID][stage]++
-	return stage
+	return by
 }
 
 // Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, also with two instances, a
@@ -60,7 +53,7 @@ func TestRedeliveryProperty(t *testing.T) {
 		delays := stages.Delays(durations("first", time.Second, s5, m1), durations("second", s5, m1))
 		var failed bool
 		synctest.Test(t, func(t *testing.T) {
-			c, kept := &calls{by: map[string]map[int]int{}}, &letters{kept: map[string]poison.Letter{}}
+			n, kept := newNote(), &letters{kept: map[string]poison.Letter{}}
 			live, ending := newBroker(), make(chan struct{})
 			var stops []func()
 			for range instances {
@@ -70,7 +63,7 @@ func TestRedeliveryProperty(t *testing.T) {
 				s.broker, s.letters = live, kept
 				s.again()
 				s.handle("billing", "orders", func(msg *message.Message) error {
-					if c.add(msg) > 0 {
+					if n.add(msg); msg.Metadata[poison.KeyRetryStage] != "" {
 						select {
 						case <-time.After(takes):
 						case <-ending:
@@ -90,13 +83,14 @@ func TestRedeliveryProperty(t *testing.T) {
 				stop()
 			}
 			failed = kept.n != messages || len(kept.all()) != messages || p.Left() > 0
-			for _, by := range c.by {
+			for id := range n.by {
+				by := n.stages(id)
 				for stage := range len(delays) + 1 {
 					failed = failed || by[stage] != 1 && !(p.Ends && by[stage] > 1) // it was cut off, and counts not
 				}
 			}
 			if failed {
-				t.Logf("%d letters of %d, left %d, calls %v", kept.n, len(kept.all()), p.Left(), c.by)
+				t.Logf("%d letters of %d, left %d, calls %v", kept.n, len(kept.all()), p.Left(), n.by)
 			}
 		})
 		testkit.Require(rt, !failed, "multiplied or lost")
@@ -116,16 +110,16 @@ func TestProducersDuplicates(t *testing.T) {
 					p.Parallel = 40
 					s := newStaging(t, stages.Config{Stages: stages.Delays(s5, m1), Publisher: p,
 						Subscriber: func(string, string) (message.Subscriber, error) { return p.Subscriber(-1), nil }}, log)
-					c := &calls{by: map[string]map[int]int{}}
-					s.handle("billing", "orders", func(msg *message.Message) error { c.add(msg); return errBoom })
+					n := newNote()
+					s.handle("billing", "orders", func(msg *message.Message) error { n.add(msg); return errBoom })
 					s.run()
 					for _, payload := range payloads {
 						testkit.NoError(t, s.broker.Publish("orders", message.NewMessage(id, []byte(payload))))
 					}
 					time.Sleep(10 * time.Minute)
 					s.stop()
-					testkit.Check(t, fmt.Sprint(c.by[id]) == "map[0:2 1:2 2:2]" && s.letters.n == 2 && p.Copies() != 0,
-						"handled %v, %d letters, %d copies", c.by, s.letters.n, p.Copies())
+					testkit.Check(t, fmt.Sprint(n.stages(id)) == "map[0:2 1:2 2:2]" && s.letters.n == 2 && p.Copies() != 0,
+						"handled %v, %d letters, %d copies", n.stages(id), s.letters.n, p.Copies())
 					told := log.count("delivered a message again that is held")
 					testkit.Check(t, told == log.count("RedeliveryTime") && told == 2, "of two stages: %q", log.all())
 				})

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,18 +19,9 @@ import (
 )
 
 // story is what happened, in order. It is a placing.Delivery too.
-type story struct {
-	mu  sync.Mutex
-	all []string
-}
+type story chan string
 
-func (s *story) add(event string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all = append(s.all, event)
-}
-
-func (s *story) Placing(_ context.Context, msg *message.Message) { s.add("placing " + msg.UUID) }
+func (s story) Placing(_ context.Context, msg *message.Message) { s <- "placing " + msg.UUID }
 
 // Promise P1: the subscriber learns that a message is being placed after its handler and before its stage is published
 // to. That is so for a message that comes out of a stage too, and for one that its stage refuses, whose letter is made
@@ -44,12 +34,12 @@ func TestPlacingBegins(t *testing.T) {
 		"permanent": {"handled", "placing permanent"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, told := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil), &story{}
+			s, told := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil), make(story, 10)
 			s.broker.refuses = func(topic string, msg *message.Message) error {
 				if topic == "orders" {
 					return nil
 				}
-				told.add("to " + topic)
+				told <- "to " + topic
 				if id == "refused" {
 					return classify.ErrRefused
 				}
@@ -59,7 +49,7 @@ func TestPlacingBegins(t *testing.T) {
 				msg.SetContext(placing.With(msg.Context(), told))
 			}))
 			s.handle("billing", "orders", func(msg *message.Message) error {
-				told.add("handled")
+				told <- "handled"
 				switch id {
 				case "good":
 					return nil
@@ -69,7 +59,11 @@ func TestPlacingBegins(t *testing.T) {
 				return errBoom
 			})
 			s.passes(time.Minute, id)
-			testkit.Check(t, slices.Equal(told.all, want), "%s: %v, want %v", id, told.all, want)
+			var all []string
+			for len(told) > 0 {
+				all = append(all, <-told)
+			}
+			testkit.Check(t, slices.Equal(all, want), "%s: %v, want %v", id, all, want)
 		})
 	}
 }

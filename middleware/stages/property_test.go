@@ -198,7 +198,7 @@ func (w *world) run() {
 		w.chaos(false)
 	}
 	for range 500 {
-		if len(w.s.broker.left()["orders"]) == 0 && w.empty() {
+		if len(w.s.broker.left()) == 0 {
 			break
 		}
 		time.Sleep(10 * time.Second)
@@ -211,20 +211,10 @@ func (w *world) start() {
 	w.s.run()
 }
 
-func (w *world) empty() bool {
-	for _, ids := range w.s.broker.left() {
-		if len(ids) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // ended checks that each message was applied, or set aside, or both where there may be copies of it.
 func (w *world) ended() {
-	if !w.empty() {
-		w.Fatalf("left in the broker: %v", w.s.broker.left())
-	}
+	left := w.s.broker.left()
+	testkit.Require(w, len(left) == 0, "left in the broker: %v", left)
 	letters := w.s.letters.all()
 	for id, plan := range w.plans {
 		applied := w.applied[id]
