@@ -163,17 +163,3 @@ func benchMessage(ctx context.Context) *message.Message {
 }
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
-
-// Promise P5: what a retry costs a message that succeeds.
-func BenchmarkRetry(b *testing.B) {
-	b.Run("success", func(b *testing.B) { benchmark(b, middleware.RetryConfig{}, succeed) })
-	b.Run("success with a budget", func(b *testing.B) { benchmark(b, middleware.RetryConfig{Budget: &middleware.Budget{}}, succeed) })
-}
-
-func benchmark(b *testing.B, config middleware.RetryConfig, handler message.HandlerFunc) {
-	h, msg := newRetry(b, config).Middleware(handler), benchMessage(b.Context())
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = h(msg)
-	}
-}

@@ -3,7 +3,6 @@ package middleware_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -50,17 +49,6 @@ func TestAttemptsProperty(t *testing.T) {
 					"history %d is %+v", i, a)
 			}
 		})
-	})
-}
-
-// Feature R1: what an application sees of the error: its own, with the verdict and no more.
-func TestRetryErrorIsTheHandlers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h, _ := failing(9, classify.Transient(fmt.Errorf("charge: %w", errBoom), classify.Reason("card_declined")))
-		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
-		f := failureOf(t, err)
-		testkit.Require(t, errors.Is(err, errBoom) && f.Verdict.Reason == "card_declined" && f.Attempts == 5,
-			"got %v, %+v", err, f)
 	})
 }
 

@@ -42,26 +42,6 @@ func sampleLetter() Letter {
 	}
 }
 
-// Feature V4, promise P2: a redriven message is the original with origin, history and one more redrive on record.
-func TestRedrivenKeepsOriginAndDropsFailure(t *testing.T) {
-	l := sampleLetter()
-	msg := l.Redriven("grace", "campaign-2", longAgo)
-	testkit.Check(t, msg.UUID == "id-1" && string(msg.Payload) == `{"n":1}` && msg.Metadata["tenant"] == "acme",
-		"not the original: %v %s %v", msg.UUID, msg.Payload, msg.Metadata)
-	for key := range msg.Metadata {
-		testkit.Check(t, !strings.HasPrefix(key, "x-failure") && key != KeyAttempts && key != KeyFirstFailedAt &&
-			key != KeyLastFailedAt, "%s is left of the failure", key)
-	}
-	for key, want := range map[string]string{
-		KeyRedriveCount: "3", KeyRedrivenBy: "grace", KeyRedriveID: "campaign-2", KeyOriginalTopic: "orders",
-		KeyOriginalHandler: "billing", KeyOriginalOffset: "77",
-	} {
-		testkit.Check(t, msg.Metadata[key] == want, "%s is %q, want %q", key, msg.Metadata[key], want)
-	}
-	testkit.Check(t, msg.Metadata[KeyAttemptHistory] != "", "the history is gone")
-	testkit.Check(t, !isLetter(msg), "a redriven message is not a dead letter any more")
-}
-
 // Feature D6: whatever a failure says, what is added stays within the budget, is UTF-8, and marks its cuts.
 func TestEncodeKeepsBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
