@@ -2,7 +2,6 @@ package delayed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -187,15 +186,13 @@ func TestPlugin(t *testing.T) {
 	}}))
 	for i := range 2 {
 		channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-		router.AddPlugin(relay.Plugin)
-		router.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
-		done := make(chan error, 1)
-		go func() { done <- router.Run(t.Context()) }()
-		<-router.Running()
+		stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+			r.AddPlugin(relay.Plugin)
+			r.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
+		})
 		put(t, s, "orders", newMessage(numberedID(i)), 0)
 		eventually(t, "it is published", func() bool { return len(out.all()) == i+1 })
-		testkit.NoError(t, errors.Join(router.Close(), <-done))
+		stop()
 		testkit.Equal(t, "the relay runs on", len(s.alarms.all), 0)
 	}
 	testkit.Check(t, kept(t, s) == 0 && len(out.all()) == 2, "%d are kept, published %v", kept(t, s), out.ids())

@@ -127,18 +127,6 @@ func flow(n int, every time.Duration) <-chan string {
 	return all
 }
 
-// opened counts how often the breaker opened while it was closed, or anew in the ramp.
-func (s *sim) opened() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.changes {
-		if c.To == breaker.Open && (c.From == breaker.Closed || c.From == breaker.Ramping) {
-			n++
-		}
-	}
-	return n
-}
-
 func (s *sim) checkAllHandled(t rapid.TB, n int) {
 	t.Helper()
 	s.mu.Lock()

@@ -1,8 +1,6 @@
 package crashlimit
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -18,16 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
-
-func newRouter(t *testing.T, l *Limit, name string, h message.NoPublishHandlerFunc) (*message.Router, message.Publisher) {
-	t.Helper()
-	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 8}, watermill.NopLogger{})
-	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: patience}, watermill.NopLogger{}))
-	router.AddPlugin(l.Plugin)
-	router.AddMiddleware(l.Middleware)
-	router.AddConsumerHandler(name, "orders", pubsub, h)
-	return router, pubsub
-}
 
 // haunted is a limit that marks, because another process was lost.
 func haunted(t testing.TB, config options) *Limit {
@@ -51,21 +39,27 @@ func TestRouter(t *testing.T) {
 		registered := func() int { return len(pairs(db, processes+` WHERE lost_at IS NULL`)) }
 		for range 2 { // one router after another
 			entered, release := make(chan struct{}), make(chan struct{})
-			router, pub := newRouter(t, l, "billing", func(*message.Message) error { close(entered); <-release; return nil })
-			ended := make(chan error, 1)
-			go func() { ended <- router.Run(context.Background()) }()
-			<-router.Running()
+			orders := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 8}, watermill.NopLogger{})
+			stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
+				r.AddPlugin(l.Plugin)
+				r.AddMiddleware(l.Middleware)
+				r.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error {
+					close(entered)
+					<-release
+					return nil
+				})
+			})
 			testkit.Equal(t, "not registered before the first message", registered(), 1)
-			testkit.NoError(t, pub.Publish("orders", newMessage("a")))
+			testkit.NoError(t, orders.Publish("orders", newMessage("a")))
 			<-entered
 			got := pairs(db, `SELECT consumer, id FROM spillway_deliveries`)
 			testkit.Check(t, len(got) == 1 && got["billing"] == "a", "the marks are %v", got)
-			closed := make(chan error, 1)
-			go func() { closed <- router.Close() }()
+			closed := make(chan struct{})
+			go func() { defer close(closed); stop() }()
 			eventually(t, "the limit stops", l.closing.Load)
 			testkit.Equal(t, "signed off under a running handler", registered(), 1)
 			close(release)
-			testkit.NoError(t, errors.Join(<-closed, <-ended))
+			<-closed
 			if n := registered(); n != 0 || len(pairs(db, `SELECT id, consumer FROM spillway_deliveries`)) != 0 {
 				t.Errorf("%d processes are left after an orderly end", n)
 			}

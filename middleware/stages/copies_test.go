@@ -90,7 +90,7 @@ func TestRedeliveryProperty(t *testing.T) {
 				}
 			}
 			if failed {
-				t.Logf("%d letters of %d, left %d, calls %v", kept.n, len(kept.all()), p.Left(), n.by)
+				t.Logf("%d letters of %d, left %d, calls for the first %v", kept.n, len(kept.all()), p.Left(), n.stages("0"))
 			}
 		})
 		testkit.Require(rt, !failed, "multiplied or lost")
