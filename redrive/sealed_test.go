@@ -118,9 +118,8 @@ func TestDrainTopic_sealed(t *testing.T) {
 	c.Seal = s
 	reasons := map[string]error{}
 	c.Hooks.OnParked = func(_ context.Context, l poison.Letter, why error) { reasons[l.Original.UUID] = why }
-	report, err := c.drain(t.Context())
-	testkit.Require(t, err == nil && report.Redriven == 2 && report.Sealed == len(bad) && report.Parked == 0,
-		"%+v, %v", report, err)
+	report := testkit.Must(c.drain(t.Context()))
+	testkit.Require(t, report.Redriven == 2 && report.Sealed == len(bad) && report.Parked == 0, "%+v", report)
 	for _, published := range live.All() {
 		wantAsPublished(t, published)
 	}

@@ -131,12 +131,11 @@ func testBreaker(t *testing.T, s *shop) {
 		{3, "there is no freeze", []string{"breaker", "close"}},
 	})
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
-	frozen, err := store.List(t.Context())
-	testkit.Check(t, err == nil && len(frozen) == 1 && frozen[0].Actor == "ann" && frozen[0].State == breaker.Frozen,
-		"%+v, %v", frozen, err)
+	frozen := testkit.Must(store.List(t.Context()))
+	testkit.Check(t, len(frozen) == 1 && frozen[0].Actor == "ann" && frozen[0].State == breaker.Frozen, "%+v", frozen)
 	got := s.pipe("breaker", "close", "billing", "--reason", "done", "--json")
 	s.steps([]step{{0, "held: the handler billing", []string{"audit", "--kind", "freeze"}}})
-	frozen, err = store.List(t.Context())
+	frozen, err := store.List(t.Context())
 	testkit.Check(t, err == nil && got.code == 0 && len(frozen) == 0,
 		"exit %d: %s; %v, %v", got.code, got.err, frozen, err)
 }

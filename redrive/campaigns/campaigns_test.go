@@ -136,9 +136,8 @@ func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n in
 	for _, h := range heads {
 		seqs = append(seqs, h.Seq)
 	}
-	holding, err := all.Inside().Holding(t.Context(), seqs...)
-	testkit.Check(t, err == nil && len(holding) == n,
-		"%d letters of %d are held, want %d: %v", len(holding), len(seqs), n, err)
+	holding := testkit.Must(all.Inside().Holding(t.Context(), seqs...))
+	testkit.Check(t, len(holding) == n, "%d letters of %d are held, want %d", len(holding), len(seqs), n)
 	for seq, id := range holding {
 		testkit.Check(t, slices.Contains(ids, id) && slices.Contains(seqs, seq), "letter %d is held by %s", seq, id)
 	}

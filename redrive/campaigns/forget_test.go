@@ -59,9 +59,8 @@ func TestForget(t *testing.T) {
 			string(e.Patch) != `[{"op":"add","path":"/42","value":"erased"}]` || c.Request.Reason != "for erased" || c.Request.Filter.IDs[0] != "id-0" {
 			t.Errorf("%s, %q", inside.EditText(e), c.Request.Reason)
 		}
-		c, err = all.Get(ctx, ids[1])
-		testkit.Check(t, err == nil && strings.Contains(string(c.Request.Edit.Merge), "1.50"),
-			"%s, %v", c.Request.Edit.Merge, err)
+		c = testkit.Must(all.Get(ctx, ids[1]))
+		testkit.Check(t, strings.Contains(string(c.Request.Edit.Merge), "1.50"), "%s", c.Request.Edit.Merge)
 		c, err = all.Get(ctx, ids[2])
 		testkit.Check(t, err == nil && c.Why == "of erased" && c.State == campaigns.Paused, "%+v, %v", c, err)
 		history, err := all.Inside().History(ctx, ids[2], 0)

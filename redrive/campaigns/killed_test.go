@@ -135,9 +135,8 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 				testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`))
 			}
 		}
-		open, err := all.List(t.Context(), campaigns.List{})
-		testkit.Require(t, err == nil && len(open) == 1 && open[0].State == campaigns.Running && open[0].Selected == n,
-			"%+v %v", open, err)
+		open := testkit.Must(all.List(t.Context(), campaigns.List{}))
+		testkit.Require(t, len(open) == 1 && open[0].State == campaigns.Running && open[0].Selected == n, "%+v", open)
 		out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
 			for testkit.Err(db.Exec(`INSERT INTO published (id) VALUES ('`+msg.UUID+`')`)) != nil {
 			}

@@ -69,9 +69,8 @@ func TestEdit_payload(t *testing.T) {
 		testkit.Check(t, string(p.Msg.Payload) == want[p.Msg.UUID], "%s: %q", p.Msg.UUID, p.Msg.Payload)
 	}
 	testkit.Equal(t, "letters were published", len(out.All()), 2)
-	events, err := store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}})
-	testkit.Check(t, err == nil && len(events) == 2 && strings.Contains(events[0].Detail+events[1].Detail, "Zoë"),
-		"%+v %v", events, err)
+	events := testkit.Must(store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventEdited}}))
+	testkit.Check(t, len(events) == 2 && strings.Contains(events[0].Detail+events[1].Detail, "Zoë"), "%+v", events)
 	for name, r := range map[string]campaigns.Request{
 		"of all": {Edit: &campaigns.Edit{Payload: &text}, Act: act}, "of two": {Seqs: []int64{1, 3}, Edit: &campaigns.Edit{Payload: &text}, Act: act},
 	} {

@@ -109,9 +109,8 @@ func TestEdit_masked(t *testing.T) {
 	p.wantNot(t, "secret-1", privacy.Mark)
 	b.post("/letters/1/edit", with(p.fields(t), "do", "show")).want(t, http.StatusBadRequest, "The reason is empty")
 	p = b.post("/letters/1/edit", with(p.fields(t), "do", "show", "reason", "INC-7")).want(t, http.StatusOK, "secret-1")
-	events, err := b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}})
-	testkit.Check(t, err == nil && len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7",
-		"%+v %v", events, err)
+	events := testkit.Must(b.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventShown}}))
+	testkit.Check(t, len(events) == 1 && events[0].By == "ann" && events[0].Reason == "INC-7", "%+v", events)
 	form := p.fields(t)
 	for says, pair := range map[string][2]string{
 		"control characters": {"payload", "a\x00"}, "too large": {"payload", strings.Repeat("x", 300<<10)}, "has no key": {"value-2", "x"},

@@ -49,14 +49,12 @@ func TestOneThatHangs(t *testing.T) {
 				why := func(s fleet.Seen) error { return errors.Join(s.Unknown, s.Err) }
 				begun := time.Now()
 				seen := look(ill, well)
-				if took := time.Since(begun); took != time.Second || !errors.Is(why(seen[0]), fleet.ErrLate) || seen[1].State.Waiting != 7 {
-					t.Fatalf("after %v: %+v", took, seen)
-				}
+				testkit.Equal(t, "it took", time.Since(begun), time.Second)
+				testkit.Require(t, errors.Is(why(seen[0]), fleet.ErrLate) && seen[1].State.Waiting == 7, "%+v", seen)
 				begun, before := time.Now(), runtime.NumGoroutine()
 				for range 20 {
-					if seen = look(well, ill); !errors.Is(why(seen[1]), fleet.ErrBusy) || seen[0].State.Waiting != 7 {
-						t.Fatalf("%+v", seen)
-					}
+					seen = look(well, ill)
+					testkit.Require(t, errors.Is(why(seen[1]), fleet.ErrBusy) && seen[0].State.Waiting == 7, "%+v", seen)
 				}
 				synctest.Wait()
 				if took := time.Since(begun); took != 0 || calls.Load() != 1 || runtime.NumGoroutine() > before+10 {
@@ -64,9 +62,8 @@ func TestOneThatHangs(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait()
-				if seen = look(ill); seen[0].State.Waiting != 8 || why(seen[0]) != nil {
-					t.Errorf("it is back: %+v", seen)
-				}
+				seen = look(ill)
+				testkit.Check(t, seen[0].State.Waiting == 8 && why(seen[0]) == nil, "it is back: %+v", seen)
 			})
 		})
 	}
