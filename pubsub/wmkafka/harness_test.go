@@ -242,14 +242,7 @@ func (c *cluster) committed() int64 {
 }
 
 // members is how many members the group, or another, has when it is stable, and 0 otherwise.
-func (c *cluster) members(group ...string) int {
-	c.Helper()
-	groups, err := c.admin.DescribeConsumerGroups(append(group, c.group)[:1])
-	if err != nil || len(groups) != 1 || groups[0].State != "Stable" {
-		return 0
-	}
-	return len(groups[0].Members)
-}
+func (c *cluster) members(group ...string) int { return len(c.generation(group...)) }
 
 // run runs a handler in a router until the test ends, or the returned function is called.
 func (c *cluster) run(sub message.Subscriber, attach func(*message.Router), handle message.NoPublishHandlerFunc) (stop func()) {

@@ -17,10 +17,10 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// generation is the state of the group as its members see it: it changes with each rebalance.
-func (c *cluster) generation() (ids []string) {
+// generation is the state of the group, or another, as its members see it: it changes with each rebalance.
+func (c *cluster) generation(group ...string) (ids []string) {
 	c.Helper()
-	groups, err := c.admin.DescribeConsumerGroups([]string{c.group})
+	groups, err := c.admin.DescribeConsumerGroups(append(group, c.group)[:1])
 	if err != nil || len(groups) != 1 || groups[0].State != "Stable" {
 		return nil
 	}
