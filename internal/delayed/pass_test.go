@@ -43,6 +43,7 @@ func TestRefusedIsPassedOver(t *testing.T) {
 			bad.Add(1)
 			return errDown
 		}}
+		begun := time.Now()
 		for range relays {
 			start(t, newStore(t, d, address), out, RelayConfig{Batch: batch, Poll: 20 * time.Millisecond, Lease: time.Minute})
 		}
@@ -56,6 +57,8 @@ func TestRefusedIsPassedOver(t *testing.T) {
 		var written int
 		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written))
 		testkit.Check(t, written <= 10*relays*batch, "%d of %d rows were written again", written, n)
+		tries, most := max(bad.Load(), worse.Load(), worst.Load()), relays*(12+2*int64(time.Since(begun)/maxTopicWait))
+		testkit.Check(t, tries <= most, "%d tries in vain of a topic, at most %d", tries, most)
 		down.Store(false)
 		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
 		testkit.Equal(t, "messages are published", len(out.all()), n+100+100+20)
