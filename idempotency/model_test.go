@@ -34,7 +34,7 @@ func TestModel(t *testing.T) {
 			setFlag(c, "rapid.checks", fmt.Sprint(n))
 			setFlag(c, "rapid.steps", "40")
 			setFlag(c, "rapid.nofailfile", "true")
-			setFlag(c, "rapid.shrinktime", "5s")
+			setFlag(c, "rapid.shrinktime", "0s") // it panics where a shorter run ends differently each time
 			m := newModel(c)
 			rapid.Check(c, m.run)
 			c.Logf("%v", m.done)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,12 +23,14 @@ func TestAckedFirst(t *testing.T) {
 		_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects SELECT $1::text FROM pg_sleep($2)`, msg.UUID, 1.2)
 		return nil, err
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	msg := newMessage("1")
-	msg.SetContext(ctx)
-	go func() { <-msg.Acked(); cancel() }()
-	testkit.Must(h(msg))
+	for _, id := range []string{"1", "1"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		msg := newMessage(id)
+		msg.SetContext(ctx)
+		go func() { <-msg.Acked(); cancel() }()
+		testkit.Must(h(msg))
+		cancel()
+	}
 	wants(t, db, 1, 1)
 }
 
@@ -66,8 +69,8 @@ func TestGoneAway(t *testing.T) {
 	wants(t, db, 1, 2)
 }
 
-// Promise P3: a statement that ends its wait for a key by itself is an error of its own. I2-wait-ends has the message
-// that goes away.
+// Promise P3: who waits for a key goes when its message does, whatever context the statement has; and a statement that
+// ends its wait by itself is an error of its own.
 func TestWaitEnds(t *testing.T) {
 	db, _ := open(t, "")
 	db.SetMaxOpenConns(3)
@@ -75,19 +78,40 @@ func TestWaitEnds(t *testing.T) {
 	h := receiver(t, pipelining(t, db), idempotency.ReceiverConfig{}).Middleware
 	claim := testkit.Must(
 		first.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m"}}))
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-	defer cancel()
-	msg := newMessage("m")
-	msg.SetContext(ctx)
-	_, err := h(func(msg *message.Message) ([]*message.Message, error) {
-		ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-		defer cancel()
-		_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, "m")
-		testkit.Is(t, err, context.DeadlineExceeded)
-		return nil, err
-	})(msg)
-	testkit.Is(t, err, context.DeadlineExceeded)
-	testkit.Says(t, err, `claim key "m" of consumer "shop/billing": postgres: `)
+	short := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeout(t.Context(), 300*time.Millisecond)
+	}
+	for name, deliver := range map[string]func() error{
+		"message's": func() error {
+			ctx, cancel := short()
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := idempotency.Tx(msg.Context()).Exec(effect, "m")
+				return nil, err
+			})(msg)
+			return err
+		},
+		"statement's": func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			msg := newMessage("m")
+			msg.SetContext(ctx)
+			_, err := h(func(msg *message.Message) ([]*message.Message, error) {
+				ctx, cancel := short()
+				defer cancel()
+				_, err := idempotency.Tx(msg.Context()).ExecContext(ctx, effect, "m")
+				testkit.Is(t, err, context.DeadlineExceeded)
+				return nil, err
+			})(msg)
+			return err
+		},
+	} {
+		if err := deliver(); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `claim key "m" of consumer "shop/billing": postgres: `) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	testkit.NoError(t, claim.Commit(nil))
 	own := errors.New("own")
 	for id, want := range map[string]error{"m": nil, "n": own} { // no transaction holds it: a duplicate is absorbed, a new one fails with its own error
