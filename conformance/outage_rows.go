@@ -175,7 +175,8 @@ func (b *bench) halfFails() {
 		o.b.Fatal(err)
 	}
 	o.b.start(o.b.channel(o.guarded, o.window(3*time.Second), func(c *spillway.Config) {
-		c.Breaker.MaxProbe = time.Second
+		// if a slow machine brings too few of both kinds within a window, what fails waits for all of Doubt
+		c.Breaker.MaxProbe, c.Breaker.Doubt = time.Second, 10*time.Second
 	}), o.handle)
 	const bad = 24
 	sent := o.b.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
