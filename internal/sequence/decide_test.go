@@ -27,6 +27,26 @@ func seqOf(t *testing.T, db *sql.DB, id string) int64 {
 	return 0
 }
 
+// Feature R13: a hold counts while its message is unsettled and undecided, and a decision is for the first row alone.
+func TestHoldsThatCount(t *testing.T) {
+	s := newTables(t)
+	var held [3]message
+	for i, key := range []string{"settled", "decided", "open"} {
+		held[i] = message{key + "-1", key, 2 * i}
+		testkit.Check(t, s.Park(held[i], true) && s.Park(message{key + "-2", key, 2*i + 1}, true), "%s is not parked", key)
+	}
+	s.Settle(held[0])
+	s.Decide(held[1], sequence.Skip)
+	for _, m := range held {
+		head, _ := s.Head(m.key)
+		testkit.Equal(t, m.key, head.held, m.key == "open")
+	}
+	var behind int64
+	testkit.NoError(t, s.db.QueryRow(`SELECT MAX(seq) FROM spillway_parked`).Scan(&behind)) // open-2
+	_, err := sequence.Decide(t.Context(), s.db, "shop", behind, sequence.Deciding{What: sequence.Skip, Record: noRecord})
+	testkit.Is(t, err, sequence.ErrNotFirst)
+}
+
 // An owner sees within seconds what a person decided. A decision outlasts that the message fails again meanwhile, and what
 // cannot be put on record is not decided.
 func TestOwnerSeesDecisions(t *testing.T) {
