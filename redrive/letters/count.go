@@ -28,18 +28,14 @@ func (s *Store) Count(ctx context.Context, f Filter) (int, error) {
 }
 
 func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
-	upTo, all := f.MaxSeq, f
+	all := f
 	if all.MaxSeq = 0; all.causesOnly() {
-		few := upTo == 0
-		if !few {
-			last, err := s.lastSeq(ctx)
-			if err != nil {
-				return 0, err
-			}
-			few = last-upTo <= window
-		}
-		if few {
-			return s.countByCauses(ctx, all, upTo)
+		few, err := s.fewBehind(ctx, f.MaxSeq)
+		switch {
+		case err != nil:
+			return 0, err
+		case few:
+			return s.countByCauses(ctx, all, f.MaxSeq)
 		}
 	}
 	if len(f.Metadata) > 0 {
@@ -59,6 +55,15 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 		return true, err
 	})
 	return n, err
+}
+
+// fewBehind reports whether at most a window of Seqs is behind upTo, which may be 0 for none.
+func (s *Store) fewBehind(ctx context.Context, upTo int64) (bool, error) {
+	if upTo == 0 {
+		return true, nil
+	}
+	last, err := s.lastSeq(ctx)
+	return err == nil && last-upTo <= window, err
 }
 
 // countByCauses counts from the numbers of the causes. If upTo is a Seq, letters behind it are taken off, by the same
