@@ -19,28 +19,24 @@ import (
 // handler returned.
 func TestCloseInHandler(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic := b.queue(kind)
-			b.send(topic, amqp091.Publishing{MessageId: "m"})
-			sub := b.subscriber(patient)
-			handled := b.next(b.subscribe(sub, topic))
-			second := b.subscribe(b.subscriber(), topic)
-			closed := make(chan error, 1)
-			go func() { closed <- sub.Close() }()
-			<-handled.Context().Done()
-			b.none(second) // it takes a while to obey
-			handled.Nack()
-			msg := b.next(second)
-			d, _ := wmamqp.Counts(msg)
-			testkit.Check(t, msg.UUID == "m" && d.Redelivered && len(msg.Metadata) <= 1,
-				"%s %v", msg.UUID, msg.Metadata)
-			acks(t, msg)
-			b.closed("the subscriber", <-closed)
-		})
-	}
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic := b.queue(kind)
+		b.send(topic, amqp091.Publishing{MessageId: "m"})
+		sub := b.subscriber(patient)
+		handled := b.next(b.subscribe(sub, topic))
+		second := b.subscribe(b.subscriber(), topic)
+		closed := make(chan error, 1)
+		go func() { closed <- sub.Close() }()
+		<-handled.Context().Done()
+		b.none(second) // it takes a while to obey
+		handled.Nack()
+		msg := b.next(second)
+		d, _ := wmamqp.Counts(msg)
+		testkit.Check(t, msg.UUID == "m" && d.Redelivered && len(msg.Metadata) <= 1,
+			"%s %v", msg.UUID, msg.Metadata)
+		acks(t, msg)
+		b.closed("the subscriber", <-closed)
+	})
 }
 
 // Promise P3: the context of Subscribe ends a subscription as Close does, and leaves the others alone.
@@ -87,22 +83,18 @@ func (s *spy) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 // the message comes again, once. The subscription goes on on a new channel.
 func TestChannelLostInHandler(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic, s := b.queue(kind), &spy{}
-			b.send(topic, amqp091.Publishing{MessageId: "m"})
-			messages := b.subscribe(b.subscriber(patient, func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), topic)
-			first := b.next(messages)
-			_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
-			testkit.Within(t, "the end of the context", func() { <-first.Context().Done() })
-			first.Nack()
-			acks(t, b.next(messages))
-			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
-			b.none(messages)
-		})
-	}
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic, s := b.queue(kind), &spy{}
+		b.send(topic, amqp091.Publishing{MessageId: "m"})
+		messages := b.subscribe(b.subscriber(patient, func(c *wmamqp.SubscriberConfig) { c.AMQP.Marshaler = s }), topic)
+		first := b.next(messages)
+		_ = s.channel.Load().Ack(999, false) // an unknown delivery: the broker closes the channel
+		testkit.Within(t, "the end of the context", func() { <-first.Context().Done() })
+		first.Nack()
+		acks(t, b.next(messages))
+		eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+		b.none(messages)
+	})
 }
 
 // Promise P4: a queue that is deleted under its consumer is declared again, and what watermill-amqp reads meanwhile is

@@ -37,26 +37,22 @@ func (b *broker) want(messages <-chan *message.Message, id string) *message.Mess
 // Feature D10: a message that is to be placed first is acked before the next one is delivered.
 func TestPlacingFirst(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic := b.queue(kind)
-			ids := b.numbered(topic, 3)
-			messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(3)), topic)
-			first := b.want(messages, ids[0])
-			placing.First(first.Context())
-			place(first)
-			b.none(messages)
-			acks(t, first)
-			second := b.want(messages, ids[1])
-			placing.First(second.Context())
-			place(second)
-			acks(t, b.want(messages, ids[2]))
-			acks(t, second)
-			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
-		})
-	}
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic := b.queue(kind)
+		ids := b.numbered(topic, 3)
+		messages := b.subscribe(b.subscriber(maxPlacing(0, 0), prefetch(3)), topic)
+		first := b.want(messages, ids[0])
+		placing.First(first.Context())
+		place(first)
+		b.none(messages)
+		acks(t, first)
+		second := b.want(messages, ids[1])
+		placing.First(second.Context())
+		place(second)
+		acks(t, b.want(messages, ids[2]))
+		acks(t, second)
+		eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+	})
 }
 
 // The messages that are being placed are bounded in number and bytes, and can be switched off.
@@ -104,36 +100,32 @@ func TestPlacingBounds(t *testing.T) {
 // Promise P3: at Close a placement that is confirmed in the grace is acked. All others come again, and nothing else.
 func TestPlacingAtClose(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic := b.queue(kind)
-			ids := b.numbered(topic, 8)
-			sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = 2 * time.Second })
-			messages := b.subscribe(sub, topic)
-			var placed []*message.Message
-			for _, id := range ids[:5] {
-				msg := b.want(messages, id)
-				place(msg)
-				placed = append(placed, msg)
-			}
-			closed := make(chan error, 1)
-			go func() { closed <- sub.Close() }()
-			for _, msg := range placed {
-				<-msg.Context().Done()
-			}
-			acks(t, placed[1])
-			acks(t, placed[3])
-			placed[0].Nack()
-			b.closed("the subscriber", <-closed)
-			want := slices.Concat(ids[:1], ids[2:3], ids[4:])
-			again := b.subscribe(b.subscriber(), topic)
-			came := b.ack(again, len(want))
-			testkit.Check(t, slices.Equal(came, want), "%q came again, want %q", came, want)
-			b.none(again)
-		})
-	}
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic := b.queue(kind)
+		ids := b.numbered(topic, 8)
+		sub := b.subscriber(func(c *wmamqp.SubscriberConfig) { *wmamqp.SettleGrace(c) = 2 * time.Second })
+		messages := b.subscribe(sub, topic)
+		var placed []*message.Message
+		for _, id := range ids[:5] {
+			msg := b.want(messages, id)
+			place(msg)
+			placed = append(placed, msg)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- sub.Close() }()
+		for _, msg := range placed {
+			<-msg.Context().Done()
+		}
+		acks(t, placed[1])
+		acks(t, placed[3])
+		placed[0].Nack()
+		b.closed("the subscriber", <-closed)
+		want := slices.Concat(ids[:1], ids[2:3], ids[4:])
+		again := b.subscribe(b.subscriber(), topic)
+		came := b.ack(again, len(want))
+		testkit.Check(t, slices.Equal(came, want), "%q came again, want %q", came, want)
+		b.none(again)
+	})
 }
 
 // Where the broker lets no consumer ask for messages, those that are being placed leave the prefetch to the next ones,
@@ -202,49 +194,45 @@ func (b *broker) unfetched(queue string, n int) {
 // While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once.
 func TestShutValveGivesBackPrefetched(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic := b.queue(kind)
-			ids := b.numbered(topic, 12)
-			messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
-				*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour
-			}), topic)
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic := b.queue(kind)
+		ids := b.numbered(topic, 12)
+		messages := b.subscribe(b.subscriber(prefetch(4), func(c *wmamqp.SubscriberConfig) {
+			*wmamqp.NackBackoff(c), *wmamqp.MaxNackBackoff(c) = time.Hour, time.Hour
+		}), topic)
+		msg := b.next(messages)
+		b.unfetched(topic, 8)
+		reopen := make(chan struct{})
+		valve := gate.Of(msg.Context())
+		valve.Shut(reopen)
+		msg.Nack()
+		b.unfetched(topic, 12)
+		b.none(messages)
+		b.unfetched(topic, 12)
+		close(reopen)
+		for i, id := range ids {
 			msg := b.next(messages)
-			b.unfetched(topic, 8)
-			reopen := make(chan struct{})
-			valve := gate.Of(msg.Context())
-			valve.Shut(reopen)
-			msg.Nack()
-			b.unfetched(topic, 12)
-			b.none(messages)
-			b.unfetched(topic, 12)
-			close(reopen)
-			for i, id := range ids {
-				msg := b.next(messages)
-				testkit.Require(t, msg.UUID == id, "%s came, want %s", msg.UUID, id)
-				switch {
-				case i < 4 && gate.Of(msg.Context()) != nil:
-					t.Errorf("message %d has a valve, but is the only one fetched", i)
-				case i < 4:
-					b.unfetched(topic, 11-i)
-				case gate.Of(msg.Context()) == nil:
-					t.Errorf("message %d has no valve", i)
-				default:
-					b.unfetched(topic, max(8-i, 0))
-				}
-				d, _ := wmamqp.Counts(msg)
-				want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4))
-				testkit.Check(t, d.Count == want,
-					"message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
-				n, _ := wmamqp.DeliveryCount(msg)
-				testkit.Check(t, i != 0 || n == 0, "%d deliveries are counted of a message that was requeued", n)
-				acks(t, msg)
+			testkit.Require(t, msg.UUID == id, "%s came, want %s", msg.UUID, id)
+			switch {
+			case i < 4 && gate.Of(msg.Context()) != nil:
+				t.Errorf("message %d has a valve, but is the only one fetched", i)
+			case i < 4:
+				b.unfetched(topic, 11-i)
+			case gate.Of(msg.Context()) == nil:
+				t.Errorf("message %d has no valve", i)
+			default:
+				b.unfetched(topic, max(8-i, 0))
 			}
-			eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
-		})
-	}
+			d, _ := wmamqp.Counts(msg)
+			want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4))
+			testkit.Check(t, d.Count == want,
+				"message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
+			n, _ := wmamqp.DeliveryCount(msg)
+			testkit.Check(t, i != 0 || n == 0, "%d deliveries are counted of a message that was requeued", n)
+			acks(t, msg)
+		}
+		eventually(t, "the queue is empty", func() bool { return b.ready(topic) == 0 })
+	})
 }
 
 func b2i(b bool) int {

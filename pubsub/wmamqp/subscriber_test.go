@@ -24,6 +24,16 @@ import (
 
 var kinds = []string{"classic", "quorum"}
 
+// onKinds runs a test with a queue of each kind.
+func onKinds(t *testing.T, test func(t *testing.T, b *broker, kind string)) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, newBroker(t), kind)
+		})
+	}
+}
+
 func acks(t testing.TB, msg *message.Message) {
 	t.Helper()
 	testkit.Check(t, msg.Ack(), "%s cannot be acked", msg.UUID)
@@ -101,20 +111,16 @@ func TestQueueWithOtherArguments(t *testing.T) {
 // Feature V5: a dry run of a drain takes nothing from a queue, and a drain that was cut off goes on with what is in it.
 func TestDraining(t *testing.T) {
 	t.Parallel()
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBroker(t)
-			topic := b.topic(".dlq.quarantine")
-			b.declare(topic, kind)
-			b.declare(topic+".dlq", kind)
-			draining.Test(t, draining.Broker{
-				Topic: topic, Publisher: b.publisher(),
-				Subscriber: func() draining.Subscriber { return b.subscriber() },
-				InDoubt:    1,
-			})
+	onKinds(t, func(t *testing.T, b *broker, kind string) {
+		topic := b.topic(".dlq.quarantine")
+		b.declare(topic, kind)
+		b.declare(topic+".dlq", kind)
+		draining.Test(t, draining.Broker{
+			Topic: topic, Publisher: b.publisher(),
+			Subscriber: func() draining.Subscriber { return b.subscriber() },
+			InDoubt:    1,
 		})
-	}
+	})
 }
 
 // Feature V1: the backlog is what is ready. Browse leaves messages in their order.
