@@ -155,7 +155,7 @@ func TestPublisherPanics(t *testing.T) {
 	wantSetAside(t, dead.letters(t)[0], "a", errors.New("panic: publisher"))
 }
 
-// Feature D15: hooks are told of each refusal, and one that panics is contained and logged.
+// Feature D15: hooks are called for each refusal, and one that panics is contained and logged.
 func TestOutputHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, told := watermill.NewCaptureLogger(), 0

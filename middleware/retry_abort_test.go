@@ -137,7 +137,7 @@ func TestAbortedFurtherIn(t *testing.T) {
 	})
 }
 
-// Features R1, O1: hooks are told of every invocation, successes too, and of every wait, with the right numbers, where
+// Features R1, O1: hooks are called for every invocation, successes too, and for every wait, with the right numbers, where
 // the attempt was, and how long it took without the time in which a part held the message.
 func TestRetryHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,7 +58,7 @@ func TestRouterConsumerHandlers(t *testing.T) {
 		r.AddMiddleware(o.Middleware, invent)
 		r.AddPublisherDecorators(o.Decorate)
 		r.AddConsumerHandler("billing", "orders", source, func(*message.Message) error { handled.Add(1); return nil })
-		r.AddHandler("nobody", "none", newChannel(gochannel.Config{}), "", nil, (&echo{}).handle) // Watermill allows it
+		r.AddHandler("unused", "none", newChannel(gochannel.Config{}), "", nil, (&echo{}).handle) // Watermill allows it
 	})
 	publish(t, source, "orders", "1", "2")
 	eventually(t, "both are handled", func() bool { return handled.Load() == 2 && len(dead.ids()) == 1 })

@@ -138,7 +138,7 @@ func TestReentryTopic(t *testing.T) {
 	}{
 		"at a stage":            {"orders", stage, "orders.billing.retry.5s"},
 		"at the origin":         {"orders", func(poison.Letter) string { return "" }, "orders"},
-		"nobody says":           {"orders", nil, "orders"},
+		"no header says":        {"orders", nil, "orders"},
 		"panics":                {"orders", panics, "orders"},
 		"forged origin":         {"secrets", stage, ""},
 		"no origin":             {"", stage, ""},

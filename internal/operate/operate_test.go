@@ -48,7 +48,7 @@ func TestDeskAsksForRightAndReason(t *testing.T) {
 	}
 }
 
-// Feature D14: who may not look gets no value of a message with an event, and nobody one that is masked.
+// Feature D14: who may not look gets no value of a message with an event, and no person gets one that is masked.
 func TestEventsAreMasked(t *testing.T) {
 	d := &Desk{}
 	events := []letters.Event{{MessageID: "password=hunter2", Act: letters.Act{

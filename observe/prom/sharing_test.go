@@ -132,7 +132,7 @@ func TestInstanceDiesInItsTurn(t *testing.T) {
 	})
 }
 
-// Feature O1: an answer that nobody renews is not shown as new, by the database's clock.
+// Feature O1: an answer that no instance renews is not shown as new, by the database's clock.
 func TestAnswerThatNobodyRenews(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		all := instances(t, d, address, 2, prom.Config{Interval: time.Hour, Timeout: time.Minute})

@@ -153,7 +153,7 @@ func (c *cluster) records(topic string, partitions int32) (records []*sarama.Con
 // size is the number of offsets in a topic.
 func (c *cluster) size(topic string) (n int) {
 	c.Helper()
-	return c.behind(topic, "nobody-"+rand.Text())
+	return c.behind(topic, "unread-"+rand.Text())
 }
 
 // behind is how many messages of a topic a group has not acked.

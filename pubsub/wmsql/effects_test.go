@@ -181,5 +181,5 @@ func (b *bench) account(published []string, aside ...string) {
 		delete(letters, id)
 	}
 	testkit.Check(b, len(effects)+len(outputs)+len(letters) == 0,
-		"of messages that nobody published: effects %v, outputs %v, letters %v", effects, outputs, letters)
+		"of messages that were not published: effects %v, outputs %v, letters %v", effects, outputs, letters)
 }

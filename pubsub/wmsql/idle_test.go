@@ -15,7 +15,7 @@ func TestIdleLocksNothing(t *testing.T) {
 	b.comes(ids, "a")
 	locked := func() int { return b.ask(`SELECT xmax::text::bigint FROM ` + b.offsetsTable()) }
 	before, since := locked(), time.Now()
-	b.until("nobody locks the position any more", func() bool {
+	b.until("no transaction locks the position any more", func() bool {
 		if now := locked(); now != before {
 			before, since = now, time.Now()
 		}
