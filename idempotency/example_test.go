@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -14,25 +13,25 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // accounts opens a database with one account, for the examples.
 func accounts() (*sql.DB, func()) {
-	dir, err := os.MkdirTemp("", "spillway")
-	if err != nil {
-		log.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", filepath.Join(dir, "accounts.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := db.Exec(`CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (100)`); err != nil {
-		log.Fatal(err)
-	}
+	dir := must(os.MkdirTemp("", "spillway"))
+	db := must(sql.Open("sqlite", filepath.Join(dir, "accounts.db")))
+	must(db.Exec(`CREATE TABLE account (balance INTEGER); INSERT INTO account VALUES (100)`))
 	return db, func() { _ = db.Close(); _ = os.RemoveAll(dir) }
 }
 
 func balance(db *sql.DB) (n int) {
 	if err := db.QueryRow(`SELECT balance FROM account`).Scan(&n); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return n
 }
@@ -41,28 +40,16 @@ func balance(db *sql.DB) (n int) {
 func ExampleReceiver() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
+	store := must(idempotency.NewStore(context.Background(), db, ""))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "billing", // in a router the handler's name serves
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30`)
 		return []*message.Message{message.NewMessage("", []byte("booked"))}, err
 	})
-	first, err := handle(message.NewMessage("payment-1", nil))
-	if err != nil {
-		log.Fatal(err)
-	}
-	second, err := handle(message.NewMessage("payment-1", nil))
-	if err != nil {
-		log.Fatal(err)
-	}
+	first := must(handle(message.NewMessage("payment-1", nil)))
+	second := must(handle(message.NewMessage("payment-1", nil)))
 	fmt.Println("balance:", balance(db))
 	fmt.Println("the same id:", first[0].UUID == second[0].UUID)
 	// Output:
@@ -73,19 +60,10 @@ func ExampleReceiver() {
 // On a database server a store needs a service. A claim holds a connection while its handler runs: the pool needs one
 // for each message that is handled at the same time. MySQL and MariaDB differ in the driver alone.
 func ExampleNewStore() {
-	db, err := sql.Open("pgx", "postgres://app@localhost/shop") // or another driver
-	if err != nil {
-		log.Fatal(err)
-	}
+	db := must(sql.Open("pgx", "postgres://app@localhost/shop")) // or another driver
 	db.SetMaxOpenConns(20)
-	store, err := idempotency.NewStore(context.Background(), db, "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	store := must(idempotency.NewStore(context.Background(), db, "shop"))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{}))
 	_ = receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		tx := idempotency.Tx(msg.Context())
 		_, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30 WHERE id = $1`, msg.Metadata.Get("account"))
@@ -97,14 +75,8 @@ func ExampleNewStore() {
 func ExampleTx() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{Consumer: "billing"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	store := must(idempotency.NewStore(context.Background(), db, ""))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{Consumer: "billing"}))
 	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		tx := idempotency.Tx(msg.Context())
 		if _, err := tx.ExecContext(msg.Context(), `UPDATE account SET balance = balance - 30`); err != nil {
@@ -112,7 +84,7 @@ func ExampleTx() {
 		}
 		return nil, fmt.Errorf("no invoice for %s", msg.UUID)
 	})
-	_, err = handle(message.NewMessage("payment-1", nil))
+	_, err := handle(message.NewMessage("payment-1", nil))
 	fmt.Println("error:", err)
 	fmt.Println("balance:", balance(db))
 	// Output:
@@ -160,21 +132,15 @@ func ExampleReceiverConfig_key() {
 func ExampleVersionMetadata() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
+	store := must(idempotency.NewStore(context.Background(), db, ""))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "prices",
 		Key:      idempotency.ByMetadata("article"),
 		Version:  idempotency.VersionMetadata("version"),
 		Hooks: idempotency.Hooks{OnStale: func(_ context.Context, key idempotency.Key, version, applied int64) {
 			fmt.Printf("%s: version %d is older than %d\n", key.ID, version, applied)
 		}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		fmt.Println("the price is", string(msg.Payload))
 		return nil, nil
@@ -182,9 +148,7 @@ func ExampleVersionMetadata() {
 	for _, price := range []struct{ version, amount string }{{"2", "9.90"}, {"1", "8.50"}, {"3", "9.50"}} {
 		msg := message.NewMessage("", []byte(price.amount))
 		msg.Metadata = message.Metadata{"article": "chair", "version": price.version}
-		if _, err := handle(msg); err != nil {
-			log.Fatal(err)
-		}
+		must(handle(msg))
 	}
 	// Output:
 	// the price is 9.90

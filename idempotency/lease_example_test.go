@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -31,26 +30,18 @@ func (m *mailer) send(token int64, text string) error {
 func ExampleFence() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
+	store := must(idempotency.NewStore(context.Background(), db, ""))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "mailer",
 		Lease:    30 * time.Second, // renewed while the handler is at work
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	var mails mailer
 	handle := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		token, _ := idempotency.Fence(msg.Context())
 		return nil, mails.send(token, "order "+msg.UUID+" is on its way")
 	})
 	for range 3 {
-		if _, err := handle(message.NewMessage("17", nil)); err != nil {
-			log.Fatal(err)
-		}
+		must(handle(message.NewMessage("17", nil)))
 	}
 	fmt.Println(mails.sent)
 	fmt.Println("late:", mails.send(mails.token-1, "once more"))

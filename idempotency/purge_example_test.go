@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -17,16 +16,11 @@ import (
 func ExampleNewPurge() {
 	db, cleanUp := accounts()
 	defer cleanUp()
-	store, err := idempotency.NewStore(context.Background(), db, "")
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('billing', 'payment-1', ?), ('billing', 'payment-2', ?)`,
-		time.Now().Add(-40*24*time.Hour).UnixMilli(), time.Now().UnixMilli()); err != nil {
-		log.Fatal(err)
-	}
+	store := must(idempotency.NewStore(context.Background(), db, ""))
+	must(db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at) VALUES ('billing', 'payment-1', ?), ('billing', 'payment-2', ?)`,
+		time.Now().Add(-40*24*time.Hour).UnixMilli(), time.Now().UnixMilli()))
 	purged := make(chan int, 1)
-	purge, err := idempotency.NewPurge(store, idempotency.PurgeConfig{
+	purge := must(idempotency.NewPurge(store, idempotency.PurgeConfig{
 		Retention: 30 * 24 * time.Hour, // longer than retries take, and dead letters wait
 		Every:     time.Second,
 		OnRun: func(_ context.Context, keys int, _ error) {
@@ -35,10 +29,7 @@ func ExampleNewPurge() {
 			default: // one is enough here
 			}
 		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	router.AddPlugin(purge)
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
@@ -46,7 +37,7 @@ func ExampleNewPurge() {
 	go func() { _ = router.Run(context.Background()) }()
 	fmt.Println(<-purged, "key is purged")
 	if err := router.Close(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output: 1 key is purged
 }

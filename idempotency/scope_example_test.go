@@ -18,14 +18,11 @@ func ExampleWithTx() {
 
 	db, cleanUp := accounts()
 	defer cleanUp()
-	tx, err := db.Begin()
-	if err != nil {
-		panic(err)
-	}
+	tx := must(db.Begin())
 	defer tx.Rollback()
 	msg := message.NewMessage("order-1", nil)
 	msg.SetContext(idempotency.WithTx(context.Background(), tx))
-	_, err = book(msg)
+	_, err := book(msg)
 
 	var left int
 	_ = tx.QueryRow(`SELECT balance FROM account`).Scan(&left)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -15,23 +14,22 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A payment is booked once, by a statement that takes the message's key along.
 func ExampleNew() {
-	db, err := sql.Open("pgx", os.Getenv("SHOP")) // postgres://...
-	if err != nil {
-		log.Fatal(err)
-	}
+	db := must(sql.Open("pgx", os.Getenv("SHOP"))) // postgres://...
 	defer func() { _ = db.Close() }()
-	store, err := pgxstore.New(context.Background(), db, "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	receiver, err := idempotency.NewReceiver(store, idempotency.ReceiverConfig{
+	store := must(pgxstore.New(context.Background(), db, "shop"))
+	receiver := must(idempotency.NewReceiver(store, idempotency.ReceiverConfig{
 		Consumer: "billing", // in a router the handler's name serves
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	book := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(),
 			`INSERT INTO bookings (payment, amount) VALUES ($1, $2)`, msg.UUID, 30)
@@ -41,8 +39,6 @@ func ExampleNew() {
 		return nil, err
 	})
 	for range 2 { // the second time the handler says that the payment was
-		if _, err := book(message.NewMessageWithContext(context.Background(), "payment-1", nil)); err != nil {
-			log.Fatal(err)
-		}
+		must(book(message.NewMessageWithContext(context.Background(), "payment-1", nil)))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log"
 	"os"
 	"path/filepath"
 
@@ -17,19 +16,24 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A message that ends the process is refused after it did so a few times, by the store's count. No program can show
 // that and live, so this shows the broker's own count, which can stand alone or beside it.
 func ExampleLimit() {
-	limit, err := crashlimit.New(crashlimit.Config{
+	limit := must(crashlimit.New(crashlimit.Config{
 		Max:       5,
 		Delivered: func(msg *message.Message) (int, bool) { return len(msg.Payload), true }, // wmamqp.DeliveryCount, for instance
 		Hooks: crashlimit.Hooks{OnExceeded: func(_ context.Context, u crashlimit.Unfinished) {
 			fmt.Println(u.Key, "did not return", u.Deliveries, "times")
 		}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	handle := limit.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		fmt.Println("handled", msg.UUID)
 		return nil, nil
@@ -48,24 +52,12 @@ func ExampleLimit() {
 
 // Deliveries that did not return are counted in the service's database. A process registers while its router runs.
 func ExampleNewStore() {
-	folder, err := os.MkdirTemp("", "crashlimit")
-	if err != nil {
-		log.Fatal(err)
-	}
+	folder := must(os.MkdirTemp("", "crashlimit"))
 	defer func() { _ = os.RemoveAll(folder) }()
-	db, err := sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)")
-	if err != nil {
-		log.Fatal(err)
-	}
+	db := must(sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)"))
 	defer func() { _ = db.Close() }()
-	store, err := crashlimit.NewStore(context.Background(), db, "shop")
-	if err != nil {
-		log.Fatal(err)
-	}
-	limit, err := crashlimit.New(crashlimit.Config{Store: store})
-	if err != nil {
-		log.Fatal(err)
-	}
+	store := must(crashlimit.NewStore(context.Background(), db, "shop"))
+	limit := must(crashlimit.New(crashlimit.Config{Store: store}))
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	router.AddPlugin(limit.Plugin)
 	router.AddMiddleware(limit.Middleware)
@@ -75,7 +67,7 @@ func ExampleNewStore() {
 		return nil
 	})
 	if err := orders.Publish("orders", message.NewMessage("order-1", nil)); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	go func() { _ = router.Run(context.Background()) }()
 	fmt.Println(<-handled)
