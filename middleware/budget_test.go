@@ -32,7 +32,7 @@ func newTill(t testing.TB, budget *middleware.Budget) *till {
 
 func tillOf(r *middleware.Retry) *till {
 	b := &till{}
-	b.h = chain.Enter(staged, chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) {
+	b.h = chain.Enter(staged(true), chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) {
 		if b.calls++; b.calls == 1 && b.fails {
 			return nil, errBoom
 		}
@@ -47,11 +47,13 @@ type hasNext bool
 func (hasNext) Has(*chain.Call) bool                         { return false }
 func (n hasNext) HasNext(*chain.Call, classify.Verdict) bool { return bool(n) }
 
-// staged stands for stages that take each message.
-func staged(next chain.Handler) chain.Handler {
-	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
-		c.EnterStages(hasNext(true))
-		return next(c)
+// staged stands for stages of which each message has a next one, or not.
+func staged(has bool) chain.Step {
+	return func(next chain.Handler) chain.Handler {
+		return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+			c.EnterStages(hasNext(has))
+			return next(c)
+		}
 	}
 }
 

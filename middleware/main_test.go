@@ -15,7 +15,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
@@ -146,11 +145,6 @@ func (p *publisher) letters(t testing.TB) []poison.Letter {
 		letters = append(letters, letter)
 	}
 	return letters
-}
-
-// entered is the chain of outputs and retry, as the front door composes it.
-func entered(o *middleware.Outputs, r *middleware.Retry, h message.HandlerFunc) message.HandlerFunc {
-	return chain.EnterParts(o, r)(h)
 }
 
 func benchMessage(ctx context.Context) *message.Message {

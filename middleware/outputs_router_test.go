@@ -47,25 +47,19 @@ func (e *echo) called(id string) int {
 	return e.calls[id]
 }
 
-// serving runs a router with the handler of e behind o, and publishes messages with the ids to it.
-func serving(t testing.TB, o *middleware.Outputs, pub message.Publisher, e *echo, ids ...string) (stop func()) {
-	source := newChannel(gochannel.Config{})
-	stop = running(t, func(r *message.Router) {
-		r.AddMiddleware(o.Middleware)
-		r.AddPublisherDecorators(o.Decorate)
-		r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
-	})
-	publish(t, source, "orders", ids...)
-	return stop
-}
-
 // Feature D15, promise P4: a message whose output no publisher takes is set aside, its handler ran once, and the
 // message behind it goes on. Without Outputs the handler runs without end and the next one is never handled.
 func TestRouterUndeliverableOutput(t *testing.T) {
 	dead, e := &publisher{}, &echo{}
 	pub := &publisher{refuse: refusing("out of 1", 999, errBoom)}
 	o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick})
-	stop := serving(t, o, pub, e, "1", "2")
+	source := newChannel(gochannel.Config{})
+	stop := running(t, func(r *message.Router) {
+		r.AddMiddleware(o.Middleware)
+		r.AddPublisherDecorators(o.Decorate)
+		r.AddHandler("billing", "orders", source, "invoices", pub, e.handle)
+	})
+	publish(t, source, "orders", "1", "2")
 	eventually(t, "both are settled", func() bool { return len(dead.ids()) == 1 && len(pub.ids()) == 1 })
 	stop()
 	testkit.Require(t, e.called("1") == 1 && e.called("2") == 1 && pub.tries("out of 1") == 5 &&
@@ -96,70 +90,52 @@ func TestRouterClosesWhileRetrying(t *testing.T) {
 		"%d letters, the source is %v %q", len(dead.ids()), msg.Metadata, msg.Payload)
 }
 
-var errRefusedDial = fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
-
-// Feature D15, promise P3, decision 13: sources are held through an outage of their outputs' broker, and none is set
-// aside or nacked. The log has one Error for the outage.
+// Feature D15, promises P3, P4, decisions 13, 21: sources are held through an outage of their outputs' broker, and nacks
+// of minutes cost none. A queue full for good costs one in five minutes. The log has one Error for the outage.
 func TestOutputsThroughAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger, began := watermill.NewCaptureLogger(), time.Now()
-		dead, pub := &publisher{}, &publisher{refuse: func(string, *message.Message) error {
-			if time.Since(began) < 14*time.Second {
-				return errRefusedDial
-			}
-			return nil
-		}}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
-		decorated := decorate(t, o, pub)
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				err := route(o, decorated, newMessage(strconv.Itoa(i)), producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i)))
-				testkit.Check(t, err == nil, "%v", err)
-			})
-		}
-		all.Wait()
-		time.Sleep(time.Minute) // the end is logged when failures have stopped for a while
-		testkit.Check(t, len(pub.ids()) == 40 && len(dead.ids()) == 0,
-			"%d outputs, %d letters", len(pub.ids()), len(dead.ids()))
-		lines := logger.Captured()
-		testkit.Check(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,
-			"logged %v", lines)
-	})
-}
-
-// Promises P3, P4, decision 21: nacks of minutes cost no source; a queue full for good costs one in five minutes.
-func TestOutputsThroughNacks(t *testing.T) {
-	for lasts, letters := range map[time.Duration]int{4 * time.Minute: 0, 16 * time.Minute: 3} {
-		t.Run(lasts.String(), func(t *testing.T) {
+	away := fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	for name, row := range map[string]struct {
+		refusal   error
+		lasts     time.Duration
+		letters   int
+		givenBack bool
+	}{
+		"away":               {away, 14 * time.Second, 0, false},
+		"nacks for minutes":  {outage.NewNack("nack"), 4 * time.Minute, 0, true},
+		"nacks for too long": {outage.NewNack("nack"), 16 * time.Minute, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				began, nack := time.Now(), outage.NewNack("nack")
+				logger, began := watermill.NewCaptureLogger(), time.Now()
 				dead, pub := &publisher{}, &publisher{refuse: func(string, *message.Message) error {
-					if time.Since(began) < lasts {
-						return nack
+					if time.Since(began) < row.lasts {
+						return row.refusal
 					}
 					return nil
 				}}
-				o := newOutputs(t, dead, middleware.OutputsConfig{})
+				o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
 				decorated := decorate(t, o, pub)
 				var all sync.WaitGroup
 				for i := range 20 {
 					all.Go(func() {
-						err := errRefusedDial
-						for err != nil {
-							msg := newMessage(strconv.Itoa(i))
-							err = route(o, decorated, msg, producing("of "+strconv.Itoa(i)))
-							testkit.Check(t, err == nil || aborted(err), "%v", err)
+						h := producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i))
+						err := route(o, decorated, newMessage(strconv.Itoa(i)), h)
+						for ; aborted(err) && row.givenBack; err = route(o, decorated, newMessage(strconv.Itoa(i)), h) {
 							time.Sleep(10 * time.Millisecond)
 						}
+						testkit.Check(t, err == nil, "%v", err)
 					})
 				}
 				all.Wait()
-				testkit.Check(t, len(dead.ids()) == letters && len(pub.ids()) == 20-letters,
-					"%d letters, not %d; %d outputs", len(dead.ids()), letters, len(pub.ids()))
+				time.Sleep(time.Minute) // the end is logged when failures have stopped for a while
+				testkit.Check(t, len(dead.ids()) == row.letters && len(pub.ids()) == 2*(20-row.letters),
+					"%d letters, not %d; %d outputs", len(dead.ids()), row.letters, len(pub.ids()))
 				for _, l := range dead.letters(t) {
 					testkit.Equal(t, "the letter", l.Failure.Reason, classify.ReasonOutput)
 				}
+				lines, refusals := logger.Captured(), 5*row.letters // of outputs whose source is set aside
+				testkit.Check(t, len(lines[watermill.ErrorLogLevel]) == 1+refusals && len(lines[watermill.InfoLogLevel]) == 1,
+					"logged %v", lines)
 			})
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -136,7 +137,7 @@ func TestOutputsCountTheHandler(t *testing.T) {
 		o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 7})
 		fails, _ := failing(2, errBoom)
 		retry := newRetry(t, middleware.RetryConfig{})
-		out := testkit.Must(entered(o, retry, func(m *message.Message) ([]*message.Message, error) {
+		out := testkit.Must(chain.EnterParts(o, retry)(func(m *message.Message) ([]*message.Message, error) {
 			if _, err := fails(m); err != nil {
 				return nil, err
 			}

@@ -116,27 +116,6 @@ func TestHandlerNacksAndFails(t *testing.T) {
 		"%d invocations, %d counted, error %v", *calls, *attempts, err)
 }
 
-// Promise P3: a message given back further in, by a context between two parts, is not given back further out, where it
-// has not gone away: it is a failure there, and bounded.
-func TestAbortedFurtherIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		inner := newRetry(t, middleware.RetryConfig{}).Middleware(func(m *message.Message) ([]*message.Message, error) {
-			if calls++; calls > 50 {
-				return nil, nil
-			}
-			return nil, m.Context().Err()
-		})
-		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(func(m *message.Message) ([]*message.Message, error) {
-			ctx, cancel := context.WithCancel(m.Context())
-			cancel()
-			m.SetContext(ctx)
-			return inner(m)
-		})(newMessage("1"))
-		testkit.Require(t, calls == 5 && err != nil, "%d invocations, error %v", calls, err)
-	})
-}
-
 // Features R1, O1: hooks are called for every invocation, successes too, and for every wait, with the right numbers, where
 // the attempt was, and how long it took without the time in which a part held the message.
 func TestRetryHooks(t *testing.T) {

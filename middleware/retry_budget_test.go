@@ -102,7 +102,7 @@ func TestBudgetEnds(t *testing.T) {
 		over := make(chan struct{})
 		defer close(over)
 		always := func(*message.Message) ([]*message.Message, error) { return nil, errBoom }
-		greedy := chain.Enter(staged, chain.StepOf(r))(always)
+		greedy := chain.Enter(staged(true), chain.StepOf(r))(always)
 		go func() { // takes each attempt as it becomes due
 			for {
 				select {
@@ -149,12 +149,7 @@ func TestBudgetAndStages(t *testing.T) {
 		for _, next := range []bool{true, false} {
 			h, calls := failing(1, errBoom)
 			start := time.Now()
-			_, err := chain.Enter(func(inside chain.Handler) chain.Handler {
-				return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
-					c.EnterStages(hasNext(next))
-					return inside(c)
-				}
-			}, chain.StepOf(r))(h)(newMessage("1"))
+			_, err := chain.Enter(staged(next), chain.StepOf(r))(h)(newMessage("1"))
 			took := time.Since(start)
 			testkit.Check(t, (!next || failureOf(t, err).Attempts == 1 && took == 0) && (next || err == nil &&
 				*calls == 2 && took >= 5*time.Second), "next stage %t: %v after %s", next, err, took)
@@ -196,7 +191,7 @@ func TestBudgetIsLogged(t *testing.T) {
 		log := &testkit.Log{}
 		r := newRetry(t, middleware.RetryConfig{Shared: settings.Shared{Logger: log}, Budget: one(), Attempts: 2, Backoff: every(1),
 			Hooks: middleware.RetryHooks{OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { panic("hook") }}})
-		h := chain.Enter(staged, chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
+		h := chain.Enter(staged(true), chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
 		for range 130 {
 			_, _ = h(newMessage("1"))
 			time.Sleep(time.Second)

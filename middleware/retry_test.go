@@ -96,14 +96,16 @@ func TestNestedRetry(t *testing.T) {
 	})
 }
 
-// Promise P4: an error that tells of no attempts, as that of a call given back further in, still counts as one here:
-// else the message would be tried without end.
+// Promises P3, P4: an error that tells of no attempts still counts as one here, else the message would be tried without
+// end. So does that of a call given back further in, by a context of its own: here the message has not gone away.
 func TestFailureWithoutAttemptsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, attempts := range []int{0, -7} {
-			h, calls := failing(50, &classify.Failure{Err: errBoom, Attempts: attempts})
-			_, err := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
-			testkit.Require(t, err != nil && *calls == 5, "%d told: %d invocations, error %v", attempts, *calls, err)
+		for _, err := range []error{
+			&classify.Failure{Err: errBoom}, &classify.Failure{Err: errBoom, Attempts: -7}, chain.Aborted(errBoom),
+		} {
+			h, calls := failing(50, err)
+			_, got := newRetry(t, middleware.RetryConfig{}).Middleware(h)(newMessage("1"))
+			testkit.Check(t, failureOf(t, got).Attempts == 5 && *calls == 5, "%+v: %d invocations, %v", err, *calls, got)
 		}
 	})
 }
