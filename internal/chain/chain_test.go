@@ -66,20 +66,14 @@ func TestOwnMessagesPassBy(t *testing.T) {
 	testkit.NoError(t, sub.Close())
 }
 
-// Feature I3: the error of a message that is requeued is no failure for any part further out.
-func TestRequeued(t *testing.T) {
-	err := Requeued(errBoom)
-	testkit.Check(t, IsAborted(err) && errors.Is(err, errBoom) && errors.Is(err, context.Canceled), "%v", err)
-	again := Aborted(err)
-	testkit.Check(t, again == err, "told twice: %v", again)
-	o := OutcomeOf(err)
-	testkit.Check(t, o.Next == Requeue && o.Why == err, "%v", o)
-}
-
-// Feature I3: so it is for a chain further out, where parts are middlewares of their own.
+// Feature I3: the error of a message that is requeued is no failure for any part further out, also where parts are
+// middlewares of their own.
 func TestRequeueThroughChains(t *testing.T) {
+	requeued := Requeued(errBoom)
+	testkit.Check(t, IsAborted(requeued) && errors.Is(requeued, context.Canceled) && Aborted(requeued) == requeued,
+		"%v, and %v", requeued, Aborted(requeued))
 	requeues := func(Handler) Handler {
-		return func(c *Call) ([]*message.Message, Outcome) { return nil, OutcomeOf(Requeued(errBoom)) }
+		return func(c *Call) ([]*message.Message, Outcome) { return nil, OutcomeOf(requeued) }
 	}
 	var seen Next
 	asks := func(next Handler) Handler {

@@ -17,26 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// Several relays share the work: with no failures each message is published exactly once.
-func TestShare(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		const n, relays = 2000, 4
-		s := newStore(t, d, address)
-		fill(t, s, "orders", n)
-		outs := make([]*outbox, relays)
-		for i := range outs {
-			outs[i] = &outbox{before: func(string, []*message.Message) error { time.Sleep(time.Millisecond); return nil }}
-			start(t, newStore(t, d, address), outs[i], RelayConfig{Batch: 40, Lease: time.Minute})
-		}
-		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
-		var all []string
-		for _, out := range outs {
-			all = append(all, out.ids()...)
-		}
-		wantOnce(t, all, n)
-	})
-}
-
 // A publisher that is slower than the lease keeps it, and no other relay publishes.
 func TestSlowPublisher(t *testing.T) {
 	t.Parallel()                  // it waits all the time

@@ -172,19 +172,6 @@ func TestRefusedAlone(t *testing.T) {
 	})
 }
 
-// Decision 13: a thing that is away for good holds its messages for good.
-func TestAwayForGood(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logger := watermill.NewCaptureLogger()
-		g := New(Config{Logger: logger})
-		for began := time.Now(); time.Since(began) < 6*time.Hour; {
-			err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return errAway })
-			testkit.Require(t, givenBack(err), "after %s: %v", time.Since(began), err)
-		}
-		testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
-	})
-}
-
 // Promises P3, P4: work that is interrupted is given back when the thing answers again, and at most ten times in a row.
 func TestInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

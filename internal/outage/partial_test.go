@@ -91,18 +91,23 @@ func TestCutsTheConnection(t *testing.T) {
 	})
 }
 
-// Decision 13: an outage that begins with lost connections sets nothing aside; behind an accepting proxy, few.
+// Decision 13: a thing that is away for good holds its messages for good, and one line says so. That is so if
+// connections are lost too; behind an accepting proxy, few are set aside.
 func TestLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		for _, lost := range []error{errAway, io.EOF} {
+			logger := watermill.NewCaptureLogger()
+			g, n := New(Config{Logger: logger}), 0
+			took, err := until(t, g, "m", func() error {
+				if n++; n%7 > 0 {
+					return lost
+				}
+				return errDial
+			})
+			testkit.Check(t, givenBack(err), "%v: after %s: %v", lost, took, err)
+			testkit.Equal(t, "lines", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
+		}
 		g, n := New(Config{}), 0
-		took, err := until(t, g, "m", func() error {
-			if n++; n%7 > 0 {
-				return io.EOF
-			}
-			return errDial
-		})
-		testkit.Check(t, givenBack(err), "after %s: %v", took, err)
-		g, n = New(Config{}), 0
 		for began := time.Now(); time.Since(began) < aLongTime; n++ {
 			_, _ = until(t, g, "m"+strconv.Itoa(n), func() error { return io.EOF })
 		}
