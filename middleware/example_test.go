@@ -17,19 +17,24 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A payment provider is away for a moment: the third attempt gets through.
 func ExampleRetry() {
-	retry, err := middleware.NewRetry(middleware.RetryConfig{
+	retry := must(middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Backoff:  middleware.Backoff{Initial: time.Millisecond},
 		PerClass: map[classify.Class]middleware.Policy{classify.ClassTransient: {Attempts: 2}},
 		Hooks: middleware.RetryHooks{OnAttempt: func(_ context.Context, a middleware.Attempt) {
 			fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
 		}},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	calls := 0
 	handle := retry.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if calls++; calls < 3 {
@@ -37,7 +42,7 @@ func ExampleRetry() {
 		}
 		return nil, nil
 	})
-	_, err = handle(message.NewMessage("order-1", nil))
+	_, err := handle(message.NewMessage("order-1", nil))
 	fmt.Println("in the end:", err)
 
 	locked := retry.Middleware(func(*message.Message) ([]*message.Message, error) {
@@ -59,10 +64,7 @@ func ExampleRetry() {
 // Handlers that call the same service share one budget: their further attempts together stay under a tenth of their
 // messages, and five a second.
 func ExampleNewBudget() {
-	budget, err := middleware.NewBudget(middleware.Budget{Share: 0.1, PerSecond: 5})
-	if err != nil {
-		log.Fatal(err)
-	}
+	budget := must(middleware.NewBudget(middleware.Budget{Share: 0.1, PerSecond: 5}))
 	retry, err := middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
 		Budget:   budget,
@@ -119,20 +121,11 @@ func (p upTo) Close() error { return nil }
 // goes on.
 func ExampleOutputs() {
 	taken := make(chan string, 10)
-	queue, err := poison.NewQueue(upTo{bytes: 1 << 20, taken: taken}, poison.QueueConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	outputs, err := middleware.NewOutputs(queue, middleware.OutputsConfig{
+	queue := must(poison.NewQueue(upTo{bytes: 1 << 20, taken: taken}, poison.QueueConfig{}))
+	outputs := must(middleware.NewOutputs(queue, middleware.OutputsConfig{
 		Backoff: middleware.Backoff{Initial: time.Millisecond},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
+	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	orders := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	router.AddMiddleware(outputs.Middleware)
 	router.AddPublisherDecorators(outputs.Decorate)

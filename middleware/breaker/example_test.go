@@ -15,13 +15,18 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves
-// it.
-func ExampleBreaker_Middleware() {
-	breaker, err := breaker.New(breaker.Config{})
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
+	return value
+}
+
+// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves
+// it.
+func ExampleBreaker_Middleware() {
+	breaker := must(breaker.New(breaker.Config{}))
 	attempts := 0
 	handle := breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if attempts++; attempts <= 2 {
@@ -29,19 +34,16 @@ func ExampleBreaker_Middleware() {
 		}
 		return nil, nil
 	})
-	_, err = handle(message.NewMessage("1", []byte("charge")))
+	_, err := handle(message.NewMessage("1", []byte("charge")))
 	fmt.Println(attempts, err)
 	// Output: 3 <nil>
 }
 
 // A handler is held by hand while its downstream is deployed. Messages in work end as usual.
 func ExampleBreaker_Open() {
-	breaker, err := breaker.New(breaker.Config{Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
+	breaker := must(breaker.New(breaker.Config{Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
 		fmt.Println(c.Handler, "is", c.To, "because of", c.Reason)
-	}}})
-	if err != nil {
-		panic(err)
-	}
+	}}}))
 	if err := breaker.Open("billing", "bank upgrade"); err != nil {
 		panic(err)
 	}
@@ -60,25 +62,13 @@ func ExampleBreaker_Open() {
 // A freeze in a Store holds the messages of a handler in all instances of the service: those whose routers have the
 // Plugin of a breaker with such a Store.
 func ExampleStore() {
-	folder, err := os.MkdirTemp("", "breaker")
-	if err != nil {
-		panic(err)
-	}
+	folder := must(os.MkdirTemp("", "breaker"))
 	defer func() { _ = os.RemoveAll(folder) }()
-	db, err := sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)")
-	if err != nil {
-		panic(err)
-	}
+	db := must(sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store, err := breaker.NewStore(ctx, db, "shop")
-	if err != nil {
-		panic(err)
-	}
-	breaker, err := breaker.New(breaker.Config{Store: store})
-	if err != nil {
-		panic(err)
-	}
+	store := must(breaker.NewStore(ctx, db, "shop"))
+	breaker := must(breaker.New(breaker.Config{Store: store}))
 	router := message.NewDefaultRouter(nil)
 	router.AddPlugin(breaker.Plugin)
 	router.AddMiddleware(breaker.Middleware)
@@ -86,10 +76,7 @@ func ExampleStore() {
 	if err := store.Freeze(ctx, "billing", "bank upgrade", "ann"); err != nil {
 		panic(err)
 	}
-	held, err := store.List(ctx)
-	if err != nil {
-		panic(err)
-	}
+	held := must(store.List(ctx))
 	fmt.Println(held[0].Handler, held[0].State, held[0].Reason)
 	fmt.Println(store.Release(ctx, "billing", "the bank is back", "ann"))
 	// Output:

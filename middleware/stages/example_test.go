@@ -16,6 +16,14 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
+// must is for examples: a program handles its errors.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 // A payment provider is away. The order waits in a topic of its own, while the next one is billed.
 func ExampleStages() {
 	pubsub := func() *gochannel.GoChannel { // one for each: the router closes a handler's
@@ -23,36 +31,24 @@ func ExampleStages() {
 	}
 	told := make(chan string)
 	orders, waiting, dead := pubsub(), pubsub(), pubsub()
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	later, err := stages.New(queue, stages.Config{
+	queue := must(poison.NewQueue(dead, poison.QueueConfig{}))
+	later := must(stages.New(queue, stages.Config{
 		Publisher:  waiting,
 		Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
 		Stages:     stages.Delays(300*time.Millisecond, time.Minute),
 		Hooks:      stages.Hooks{OnStage: func(_ context.Context, s stages.Waiting) { told <- "order waits in " + s.StageTopic }},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
+	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddMiddleware(queue.Middleware, later.Middleware, middleware.Recover)
 	router.AddPlugin(later.Plugin)
 
-	_, err = later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
+	must(later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
 		if msg.UUID == "order-1" && msg.Metadata.Get(poison.KeyRetryStage) == "" {
 			return errors.New("provider is away")
 		}
 		told <- msg.UUID + " is billed"
 		return nil
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
 	go func() { _ = router.Run(context.Background()) }()
 	<-router.Running()
 
@@ -74,34 +70,19 @@ func ExampleStages() {
 // handlers that they add.
 func ExampleStages_Extend() {
 	pubsub := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	queue, err := poison.NewQueue(pubsub, poison.QueueConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	later, err := stages.New(queue, stages.Config{
+	queue := must(poison.NewQueue(pubsub, poison.QueueConfig{}))
+	later := must(stages.New(queue, stages.Config{
 		Publisher:  pubsub,
 		Subscriber: func(topic, group string) (message.Subscriber, error) { return pubsub, nil },
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	}))
+	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 
 	// handler, err := eventProcessor.AddHandler(cqrs.NewEventHandler("OnOrderPlaced", onOrderPlaced))
 	handler := router.AddConsumerHandler("OnOrderPlaced", "events.OrderPlaced", pubsub, func(*message.Message) error { return nil })
 
-	extended, err := later.Extend(router, "OnOrderPlaced", "events.OrderPlaced")
-	if err != nil {
-		log.Fatal(err)
-	}
+	extended := must(later.Extend(router, "OnOrderPlaced", "events.OrderPlaced"))
 	invoices := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-	billing, err := later.AddHandler(router, "billing", "orders", pubsub, "invoices", invoices, message.PassthroughHandler)
-	if err != nil {
-		log.Fatal(err)
-	}
+	billing := must(later.AddHandler(router, "billing", "orders", pubsub, "invoices", invoices, message.PassthroughHandler))
 	for _, h := range []*message.Handler{handler, extended, billing} {
 		h.AddMiddleware(queue.Middleware, later.Middleware)
 	}
