@@ -24,6 +24,18 @@ type Ordered interface {
 	PlaceFirst()
 }
 
+// Aside is a Delivery that knows whether anything waits for its message to be placed.
+type Aside interface {
+	// Aside reports whether nothing does: the subscriber has gone on, and the message had to wait for none before it.
+	Aside() bool
+}
+
+// IsAside reports whether the message of ctx is placed aside, so that its publisher may take its time.
+func IsAside(ctx context.Context) bool {
+	d, ok := ctx.Value(Key{}).(Aside)
+	return ok && d.Aside()
+}
+
 // FirstFor is how long a subscriber waits for a message that is to be placed first.
 const FirstFor = 10 * time.Second
 

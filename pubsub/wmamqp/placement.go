@@ -50,6 +50,9 @@ func (d *delivery) Placing(_ context.Context, msg *message.Message) {
 	d.of.place(d, msg)
 }
 
+// Aside reports whether nothing waits for the message to be placed.
+func (d *delivery) Aside() bool { return d.of.isPlacing(d) }
+
 // PlaceFirst lets the next message wait until this one is acked, for placing.FirstFor at most.
 func (d *delivery) PlaceFirst() { d.first.Store(true) }
 

@@ -44,6 +44,7 @@ func TestPlacingFirst(t *testing.T) {
 		first := b.want(messages, ids[0])
 		placing.First(first.Context())
 		place(first)
+		testkit.Check(t, !placing.IsAside(first.Context()), "the next message waits, and the first is aside")
 		b.none(messages)
 		acks(t, first)
 		second := b.want(messages, ids[1])

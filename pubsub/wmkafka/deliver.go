@@ -24,6 +24,7 @@ type delivery struct {
 	turn      *inTurn     // if the next message can be delivered while this one is placed
 	placement *placement  // of the turn, once there is one
 	first     atomic.Bool // it is placed, and committed, before the next message is delivered
+	behind    atomic.Bool // its placing waited for one before it with its key, as others may wait for this one
 }
 
 // Placing lets the next message be delivered while this one is placed elsewhere. It waits until those before it with
@@ -33,6 +34,7 @@ func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
 		return
 	}
 	for before := d.turn.placing(d, msg); before != nil; before = d.turn.before(d) {
+		d.behind.Store(true)
 		select {
 		case <-before:
 		case <-ctx.Done():
@@ -40,6 +42,9 @@ func (d *delivery) Placing(ctx context.Context, msg *message.Message) {
 		}
 	}
 }
+
+// Aside reports whether nothing waits for the message to be placed.
+func (d *delivery) Aside() bool { return d.turn != nil && !d.behind.Load() && d.turn.isPlacing(d) }
 
 // PlaceFirst lets the next message wait until this one is acked and committed, for placing.FirstFor at most.
 func (d *delivery) PlaceFirst() { d.first.Store(true) }

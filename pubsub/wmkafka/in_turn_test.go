@@ -207,6 +207,34 @@ func (d deliveries) fails() *message.Message {
 	return msg
 }
 
+// A publisher may take its time with a failed message if nothing waits for it: no next message, and none of its key.
+func TestPlacingAside(t *testing.T) {
+	want := func(d deliveries, msg *message.Message, aside bool) {
+		d.Helper()
+		testkit.Check(d, placing.IsAside(msg.Context()) == aside, "message %s: aside is %t", msg.Payload, !aside)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := failingGroup(t, rand.New(rand.NewPCG(1, 1)), 4, 1) // all with one key
+		deliver(t, g, SubscriberConfig{}, func(d deliveries) {
+			before := d.next()
+			want(d, before, false)
+			placing.Begin(before.Context(), before)
+			want(d, before, true)
+			behind := d.fails()
+			before.Ack()
+			synctest.Wait()
+			want(d, behind, false)
+		})
+	})
+	for name, config := range map[string]SubscriberConfig{"off": {MaxPlacing: -1}, "in lanes": {InFlight: 2}} {
+		consuming(t, 2, config, func(d deliveries) {
+			d.Log(name)
+			want(d, d.fails(), false)
+		})
+	}
+	consuming(t, 2, SubscriberConfig{}, func(d deliveries) { want(d, d.isFirst(), false) })
+}
+
 // isFirst begins to place the next message, which is to be placed before the one behind it.
 func (d deliveries) isFirst() *message.Message {
 	d.Helper()

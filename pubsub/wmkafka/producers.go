@@ -30,8 +30,37 @@ type producers struct {
 	lock    sync.RWMutex
 	byTopic map[string]*producer
 
-	packingLock sync.Mutex
-	packs       *client // nil until a message needs it
+	packs, hurries special
+}
+
+// special is a producer that is opened when the first message needs it.
+type special struct {
+	mu     sync.Mutex
+	client *client // nil until then
+}
+
+func (s *special) of(p *producers, change func(*sarama.Config)) (*client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return s.client, nil
+	}
+	config := *p.config.client
+	change(&config)
+	var err error
+	s.client, err = p.open(&config)
+	return s.client, err
+}
+
+func (s *special) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		return nil
+	}
+	open := s.client
+	s.client = nil
+	return open.stock.Close()
 }
 
 // producer is one that is being opened, or has been.
@@ -89,20 +118,16 @@ func (p *producers) commonOne() (*client, error) {
 // packing returns the producer that sends records of any size, compressed. It is opened when the first needs it.
 func (p *producers) packing() (*client, error) {
 	p.used.Add(1)
-	p.packingLock.Lock()
-	defer p.packingLock.Unlock()
-	if p.packs != nil {
-		return p.packs, nil
-	}
-	config := *p.config.client
-	config.Producer.MaxMessageBytes = largestRequest
-	if config.Producer.Compression = sarama.CompressionGZIP; config.Version.IsAtLeast(sarama.V2_1_0_0) {
-		config.Producer.Compression = sarama.CompressionZSTD
-	}
-	config.Producer.CompressionLevel = bestCompression
-	var err error
-	p.packs, err = p.open(&config)
-	return p.packs, err
+	return p.packs.of(p, func(c *sarama.Config) {
+		if p.config.linger > 0 {
+			c.Producer.Flush.Frequency = 0
+		}
+		c.Producer.MaxMessageBytes = largestRequest
+		if c.Producer.Compression = sarama.CompressionGZIP; c.Version.IsAtLeast(sarama.V2_1_0_0) {
+			c.Producer.Compression = sarama.CompressionZSTD
+		}
+		c.Producer.CompressionLevel = bestCompression
+	})
 }
 
 const (
@@ -126,9 +151,12 @@ func (p *producers) open(config *sarama.Config) (*client, error) {
 }
 
 // of returns the topic's producer. Calls while it is being opened share the result, so that they do not wait for one
-// attempt after the other. A call after a failure tries again.
-func (p *producers) of(topic string) (*client, error) {
+// attempt after the other. A call after a failure tries again. A message for which something waits does not linger.
+func (p *producers) of(topic string, aside bool) (*client, error) {
 	p.used.Add(1)
+	if p.config.linger > 0 && !aside {
+		return p.hurries.of(p, func(c *sarama.Config) { c.Producer.Flush.Frequency = 0 })
+	}
 	if p.most == 0 {
 		return p.commonOne()
 	}
@@ -172,12 +200,7 @@ func (p *producers) close() error {
 	if common := p.common.Swap(nil); common != nil {
 		errs = append(errs, common.stock.Close())
 	}
-	p.packingLock.Lock()
-	defer p.packingLock.Unlock()
-	if p.packs != nil {
-		errs = append(errs, p.packs.stock.Close())
-		p.packs = nil
-	}
+	errs = append(errs, p.packs.close(), p.hurries.close())
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	for _, own := range p.byTopic {

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -48,6 +49,7 @@ type PublisherConfig struct {
 
 	client       *sarama.Config // which Sarama has changed
 	maxIdle      time.Duration  // of NewStages; 0 keeps connections and producers
+	linger       time.Duration  // of NewStages: how long a message that is placed aside waits for others
 	topicTimeout time.Duration  // topicTimeout, and less in tests
 }
 
@@ -58,6 +60,11 @@ func (c *PublisherConfig) setDefaults() {
 	c.client = publisherDefaults()
 	if c.Sarama != nil {
 		c.Sarama(c.client)
+	}
+	if flush := &c.client.Producer.Flush; c.ProducerPerTopic || flush.Frequency > 0 || flush.Bytes > 0 || flush.Messages > 0 {
+		c.linger = 0
+	} else {
+		flush.Frequency = c.linger
 	}
 	if c.InFlight == 0 {
 		c.InFlight = 1
@@ -185,7 +192,7 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
-	producer, err := p.producers.of(topic)
+	producer, err := p.producers.of(topic, placing.IsAside(msg.Context()))
 	if err != nil {
 		return err
 	}

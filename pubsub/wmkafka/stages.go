@@ -39,8 +39,10 @@ type stages struct {
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
 // Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it
 // is placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. The publisher
-// closes its connections one minute after its last message, and opens them at the next one. It uses the subscriber's
-// Logger if it has no other. Close it after the last router that uses it.
+// closes its connections one minute after its last message, and opens them at the next one. A message whose subscriber
+// has gone on waits up to 2 ms, to share its request with others. So it does not with ProducerPerTopic, and if
+// PublisherConfig.Sarama sets Producer.Flush. The publisher uses the subscriber's Logger if it has no other. Close it
+// after the last router that uses it.
 //
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
@@ -50,6 +52,9 @@ func NewStages(brokers []string, group string, sub SubscriberConfig, pub Publish
 	}
 	if pub.maxIdle == 0 {
 		pub.maxIdle = maxIdle
+	}
+	if pub.linger == 0 {
+		pub.linger = linger
 	}
 	if pub.Logger == nil {
 		pub.Logger = sub.Logger
@@ -65,6 +70,10 @@ func NewStages(brokers []string, group string, sub SubscriberConfig, pub Publish
 	of := &stages{brokers, group, &checked.config, newStageGroup(brokers, group, &checked.config)}
 	return publisher, of.subscriber, nil
 }
+
+// linger is how long a message for which nothing waits is kept for others to share its request. Without it most
+// requests carry one record while few messages fail.
+const linger = 2 * time.Millisecond
 
 // stagesInFlight is how many due messages of a partition are handled at the same time by default. A downstream that has
 // just recovered must bear them.

@@ -15,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
+	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
@@ -360,4 +361,36 @@ func TestNewStagesRefuses(t *testing.T) {
 	}
 	sub := testkit.Must(waiting(d.topic, d.topic))
 	testkit.Says(t, testkit.Err(sub.Subscribe(t.Context(), d.topic)), "NewSubscriber")
+}
+
+// aside is a Delivery whose subscriber has gone on.
+type aside struct{}
+
+func (aside) Placing(context.Context, *message.Message) {}
+func (aside) Aside() bool                               { return true }
+
+// The publisher to stages lets a message for which nothing waits linger for others, and no other message.
+func TestStagesLinger(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	waiting, _, err := NewStages(c.brokers, "service-"+rand.Text(), SubscriberConfig{}, PublisherConfig{
+		linger: 3 * time.Second})
+	testkit.NoError(t, err)
+	c.cleanup(waiting.Close)
+	var publishing sync.WaitGroup
+	for range 2 {
+		publishing.Go(func() {
+			msg := message.NewMessage("aside", nil)
+			msg.SetContext(placing.With(context.Background(), aside{}))
+			testkit.NoError(t, waiting.Publish(c.topic, msg))
+		})
+	}
+	c.eventually("both linger", func() bool { return waiting.producers.used.Load() == 2 })
+	testkit.NoError(t, waiting.Publish(c.topic, message.NewMessage("waited for", nil)))
+	publishing.Wait()
+	var order []string
+	for _, record := range c.records(c.topic, 1) {
+		order = append(order, unmarshal(t, Marshaler{}, record).UUID)
+	}
+	testkit.Equal(t, "the order", fmt.Sprint(order), "[waited for aside aside]")
 }

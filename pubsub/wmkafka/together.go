@@ -72,7 +72,7 @@ func (p *Publisher) sendSome(topic string,
 	if p.closed.Load() {
 		return nil, ErrClosed
 	}
-	client, err := p.producers.of(topic)
+	client, err := p.producers.of(topic, false)
 	if err != nil {
 		return nil, err
 	}

@@ -39,8 +39,8 @@ type plan struct {
 
 func main() {
 	p := plan{
-		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 200_000},
-			{percent: 10, messages: 40_000}, {percent: 50, messages: 10_000}},
+		rounds: 5, shares: []share{{percent: 0, messages: 300_000}, {percent: 1, messages: 300_000},
+			{percent: 10, messages: 200_000}, {percent: 50, messages: 20_000}},
 		stock: 10 * time.Second, publishes: 2_000, warm: 150_000,
 		latenessRounds: 3, lateness: 1_200, drainRounds: 1, stays: 8 * time.Second,
 		drains: []draining{{1, 5 * time.Millisecond, false, 1_000}, {together, 5 * time.Millisecond, false, 1_000},

@@ -32,6 +32,7 @@ type flight struct {
 var (
 	_ placing.Delivery = (*flight)(nil)
 	_ placing.Ordered  = (*flight)(nil)
+	_ placing.Aside    = (*flight)(nil)
 )
 
 // Placing lets the next message be handled while this one is placed elsewhere. This one is acked after the confirm, and
@@ -43,6 +44,13 @@ func (f *flight) Placing(_ context.Context, msg *message.Message) {
 	if f.msg == msg && f.handled && !f.first && s.config.InFlight > 1 && s.config.MaxPlacing > 0 {
 		s.leaveWindow(f)
 	}
+}
+
+// Aside reports whether nothing waits for the message to be placed.
+func (f *flight) Aside() bool {
+	f.of.session.mu.Lock()
+	defer f.of.session.mu.Unlock()
+	return !f.handled
 }
 
 // PlaceFirst lets the next message wait until this one is acked.

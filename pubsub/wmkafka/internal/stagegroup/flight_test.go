@@ -47,6 +47,8 @@ func TestPlacing(t *testing.T) {
 							placing.First(msg.Context())
 						}
 						placing.Begin(msg.Context(), msg)
+						aside := row.inFlight > 1 && row.most > 0 && !row.first
+						testkit.Check(t, placing.IsAside(msg.Context()) == aside, "aside is %t", !aside)
 						mu.Lock()
 						open[msg.UUID] = msg
 						times[msg.UUID]++
