@@ -5,16 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
 	"github.com/watermill-spillway/spillway/poison"
@@ -24,17 +20,16 @@ import (
 type order struct {
 	Driver   string
 	Address  string
-	Receiver bool     // stands inside of the limit
-	Deadly   []string // messages that end the process
-	Die      bool     // as by SIGKILL, as soon as a letter has its place
-	Stubborn bool     // handlers do not return
-	Redrives string   // what the messages say of how often they were redriven
-	Exit     bool     // when everything is done, not when its input ends
+	Deadly   bool   // the message ends the process
+	Die      bool   // as by SIGKILL, as soon as a letter has its place
+	Stubborn bool   // handlers do not return
+	Redrives string // what the message says of how often it was redriven
+	Exit     bool   // when everything is done, not when its input ends
 }
 
 const deadlyExit = 42
 
-// consume runs a router with a queue, the limit and perhaps a receiver, over a source that survives.
+// consume runs a router with a queue and the limit, over a source that survives.
 func (o order) consume() error {
 	ctx, stop := context.WithCancel(context.Background())
 	if !o.Exit {
@@ -52,8 +47,7 @@ func (o order) consume() error {
 		}
 		return err
 	}), poison.QueueConfig{}))
-	config := options{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}}
-	limit := testkit.Must(build(config))
+	limit := testkit.Must(build(options{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}}))
 	routerConfig := message.RouterConfig{CloseTimeout: 20 * time.Second}
 	if o.Stubborn {
 		routerConfig.CloseTimeout = 200 * time.Millisecond
@@ -61,41 +55,21 @@ func (o order) consume() error {
 	router := testkit.Must(message.NewRouter(routerConfig, watermill.NopLogger{}))
 	router.AddPlugin(limit.Plugin)
 	router.AddMiddleware(queue.Middleware, limit.Middleware)
-	if o.Receiver {
-		keys := testkit.Must(idempotency.NewStore(ctx, db, "shop"))
-		router.AddMiddleware(testkit.Must(idempotency.NewReceiver(keys, idempotency.ReceiverConfig{})).Middleware)
-	}
-	source := &source{db: db, bind: bind, redrives: o.Redrives, done: make(chan struct{})}
-	source.ctx, source.stop = context.WithCancel(context.Background())
+	source := &source{db: db, redrives: o.Redrives, done: make(chan struct{})}
 	router.AddConsumerHandler("billing", "orders", source, func(msg *message.Message) error {
 		if o.Stubborn {
 			fmt.Println("handling " + msg.UUID)
 			select {}
 		}
-		if slices.Contains(o.Deadly, msg.UUID) {
-			time.Sleep(10 * time.Millisecond) // so that others are in flight
+		if o.Deadly {
 			os.Exit(deadlyExit)
 		}
-		time.Sleep(3 * time.Millisecond)
-		write := db.Exec
-		if o.Receiver {
-			write = idempotency.Tx(msg.Context()).Exec
-		}
-		return testkit.Err(write(bind(`INSERT INTO effects (id) VALUES (?)`), msg.UUID))
+		return testkit.Err(db.Exec(bind(`INSERT INTO effects (id) VALUES (?)`), msg.UUID))
 	})
-	ended := make(chan error, 1)
-	go func() { ended <- router.Run(ctx) }()
-	select {
-	case <-router.Running():
-		fmt.Println("running")
-	case err := <-ended:
-		return err
-	}
 	if o.Exit {
-		<-source.done
-		stop()
+		go func() { <-source.done; stop() }()
 	}
-	return <-ended
+	return router.Run(ctx)
 }
 
 // sinkFunc is a publisher.
@@ -110,70 +84,49 @@ func (f sinkFunc) Publish(_ string, messages ...*message.Message) (err error) {
 	return err
 }
 
-// source is a subscriber of a table, which delivers eight at once, in the same order each time, until they are acked.
+// source is a subscriber of a table, whose message it delivers until it is acked.
 type source struct {
 	db       *sql.DB
-	bind     func(string) string
-	redrives string        // what the messages have as x-redrive-count
-	done     chan struct{} // closed when everything is acked
-	ctx      context.Context
-	stop     context.CancelFunc
-	all      sync.WaitGroup
+	redrives string        // what the message has as x-redrive-count
+	done     chan struct{} // closed when it is acked
 }
 
-func (s *source) Close() error {
-	s.stop()
-	s.all.Wait()
-	return nil
-}
+func (*source) Close() error { return nil }
 
 func (s *source) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	context.AfterFunc(ctx, s.stop)
-	ids := slices.Sorted(maps.Keys(pairs(s.db, `SELECT id, id FROM todo WHERE done = 0`)))
-	out, todo := make(chan *message.Message), make(chan string, len(ids))
-	for _, id := range ids {
-		todo <- id
-	}
-	close(todo)
-	var workers sync.WaitGroup
-	for range 8 {
-		workers.Go(func() {
-			for id := range todo {
-				s.deliver(out, id)
-			}
-		})
-	}
-	s.all.Go(func() {
+	out := make(chan *message.Message)
+	go func() {
 		defer close(out)
-		workers.Wait()
-		if s.ctx.Err() == nil {
+		for id := range pairs(s.db, `SELECT id, id FROM todo WHERE done = 0`) {
+			s.deliver(ctx, out, id)
+		}
+		if ctx.Err() == nil {
 			close(s.done)
 		}
-		<-s.ctx.Done()
-	})
+		<-ctx.Done()
+	}()
 	return out, nil
 }
 
-// deliver delivers a message again and again until it is acked.
-func (s *source) deliver(out chan<- *message.Message, id string) {
-	for s.ctx.Err() == nil {
+func (s *source) deliver(ctx context.Context, out chan<- *message.Message, id string) {
+	for ctx.Err() == nil {
 		msg := message.NewMessage(id, nil)
 		if s.redrives != "" {
 			msg.Metadata[poison.KeyRedriveCount] = s.redrives
 		}
-		msg.SetContext(s.ctx)
+		msg.SetContext(ctx)
 		select {
 		case out <- msg:
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 		select {
 		case <-msg.Acked():
-			if _, err := s.db.Exec(s.bind(`UPDATE todo SET done = 1 WHERE id = ?`), id); err == nil {
+			if _, err := s.db.Exec(`UPDATE todo SET done = 1`); err == nil {
 				return
 			}
 		case <-msg.Nacked():
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}

@@ -3,8 +3,6 @@ package crashlimit
 import (
 	"bufio"
 	"database/sql"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,19 +11,17 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
-// prepare makes the tables of a source with messages, and returns the order for its consumer.
-func prepare(t *testing.T, d databases.Database, address string, ids ...string) (*sql.DB, order) {
+// prepare makes the tables of a source with a message a, and returns the order for its consumer.
+func prepare(t *testing.T, d databases.Database, address string) (*sql.DB, order) {
 	t.Helper()
 	db := d.Open(t, address)
 	for _, statement := range []string{
 		`CREATE TABLE todo (id VARCHAR(64) PRIMARY KEY, done INTEGER NOT NULL)`,
+		`INSERT INTO todo (id, done) VALUES ('a', 0)`,
 		`CREATE TABLE effects (id VARCHAR(64) NOT NULL)`,
 		`CREATE TABLE letters (id VARCHAR(64) NOT NULL, reason VARCHAR(64) NOT NULL)`,
 	} {
 		testkit.Must(db.Exec(statement))
-	}
-	for _, id := range ids {
-		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('` + id + `', 0)`))
 	}
 	return db, order{Driver: child.Driver(d.Name), Address: address}
 }
@@ -90,79 +86,11 @@ func (c consumer) wantLine(t *testing.T, want string) {
 	}
 }
 
-// Feature D10, promise P4: messages that end the process are set aside after a bounded number of restarts, and all
-// others, eight of which are in flight each time, are applied and never set aside. With a receiver they are applied
-// once.
-func TestDeadlyMessages(t *testing.T) {
-	for _, d := range databases.All {
-		for _, deadly := range [][]string{{"20"}, {"03", "04"}} { // the one with a receiver, the two without
-			if d.Name != "sqlite" && len(deadly) == 2 { // which differs in nothing that a database sees
-				continue
-			}
-			t.Run(fmt.Sprint(d.Name, deadly), func(t *testing.T) {
-				t.Parallel()
-				var ids []string
-				for i := range 50 {
-					ids = append(ids, fmt.Sprintf("%02d", i))
-				}
-				db, o := prepare(t, d, d.Create(t), ids...)
-				o.Receiver, o.Deadly, o.Exit = len(deadly) == 1, deadly, true
-				most := len(deadly) * (3 + 1)
-				for restarts := 0; ; restarts++ {
-					code := o.run(t)
-					if code == 0 {
-						break
-					}
-					testkit.Require(t, code == deadlyExit && restarts < most, "end %d, of %d at most, is by exit code %d",
-						restarts+1, most, code)
-				}
-				letters, effects := pairs(db, lettersByID), pairs(db, effectsByID)
-				testkit.Equal(t, "letters", len(letters), len(deadly))
-				for _, id := range ids {
-					if n := effects[id]; slices.Contains(deadly, id) {
-						testkit.Equal(t, id, letters[id], "max_delivery_count_exceeded")
-						testkit.Equal(t, id+": applied", n, "")
-					} else {
-						testkit.Check(t, n == "1" || n != "" && !o.Receiver, "%s was applied %q times", id, n)
-					}
-				}
-				left := pairs(db, marksByID)
-				testkit.Check(t, len(left) <= len(deadly), "marks are left: %v", left)
-			})
-		}
-	}
-}
-
-// Feature D10: what is left of a process after SIGKILL makes the next one mark; after an orderly end it does not.
-func TestKilledAndStopped(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db, o := prepare(t, d, address)
-		for _, kill := range []bool{false, true} {
-			c := o.start(t)
-			c.wantLine(t, "running")
-			if kill {
-				c.kill()
-			}
-			c.stop()
-			code := c.wait()
-			testkit.Require(t, kill == (code != 0), "killed: %v, exit code %d", kill, code)
-			l := newLimit(t, options{store: storeOn(t, db), quietAfter: time.Second, Config: Config{Heartbeat: 50 * time.Millisecond}})
-			testkit.NoError(t, l.start())
-			testkit.Equal(t, "it marks", l.mode.Load() == marking, kill)
-			eventually(t, "things are quiet in the end, and the lost one forgotten", func() bool {
-				return l.mode.Load() == quiet && len(pairs(db, processes)) == 1
-			})
-			testkit.NoError(t, l.end())
-			testkit.Equal(t, "processes left behind", len(pairs(db, processes)), 0)
-		}
-	})
-}
-
 // Feature D10, promise P3: ends in order are no deaths, while deliveries are marked, also under a handler that does not
 // heed its context, and outlasts the router's CloseTimeout.
 func TestStubbornHandler(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db, o := prepare(t, d, address, "a")
+		db, o := prepare(t, d, address)
 		o.Stubborn = true
 		c := o.start(t)
 		c.wantLine(t, "handling a")
@@ -182,12 +110,13 @@ func TestStubbornHandler(t *testing.T) {
 	})
 }
 
-// Features D10, V3: a letter of a deadly message that was fixed and redriven is handled, though the process that
-// refused it was killed as soon as its letter had its place.
+// Features D10, V3, promise P4: a message that ends the process is set aside after a bounded number of restarts. When
+// it is fixed and redriven it is handled, though the process that refused it was killed as soon as its letter had its
+// place.
 func TestRedrivenAfterKill(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db, o := prepare(t, d, address, "a")
-		o.Deadly, o.Exit = []string{"a"}, true
+		db, o := prepare(t, d, address)
+		o.Deadly, o.Exit = true, true
 		for range 4 {
 			testkit.Equal(t, "exit code", o.run(t), deadlyExit)
 		}
@@ -196,7 +125,7 @@ func TestRedrivenAfterKill(t *testing.T) {
 		testkit.Equal(t, "letter", pairs(db, lettersByID)["a"], "max_delivery_count_exceeded")
 		testkit.Equal(t, "marks", len(pairs(db, marksByID)), 1)
 		testkit.Must(db.Exec(`UPDATE todo SET done = 0`))
-		o.Deadly, o.Die, o.Redrives = nil, false, "1"
+		o.Deadly, o.Die, o.Redrives = false, false, "1"
 		testkit.Equal(t, "exit code", o.run(t), 0)
 		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
 	})
