@@ -48,46 +48,46 @@ func kept(t testing.TB, db *sql.DB) (ids []string) {
 // Feature I8: the oldest keys go first and no more than asked for; young keys and held leases stay. Any bytes are a key
 // that can be purged, of any consumer. On a server a key that a transaction is about to change is passed over, not
 // waited for.
-func TestPurge(t *testing.T) {
-	onKinds(t, func(t *cell) {
-		db, store, now := t.db, t.store(t.db), time.Now()
-		purged := func(before time.Time, limit, want int, stay ...string) {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
-			testkit.Returns(t, want)(store.Purge(ctx, before, limit))
-			testkit.Equal(t, "kept", fmt.Sprint(kept(t, db)), fmt.Sprint(stay))
-		}
-		day, old := now.Add(-24*time.Hour), now.Add(-48*time.Hour)
-		enterKeys(t, db, "old", 5, old, "NULL")
-		enterKeys(t, db, "live", 1, old, fmt.Sprint(now.Add(time.Hour).UnixMilli()))
-		enterKeys(t, db, "over", 1, old, fmt.Sprint(now.Add(-time.Second).UnixMilli()))
-		enterKeys(t, db, "released", 1, old, "0")
-		enterKeys(t, db, "young", 1, now, "NULL")
-		enterKeys(t, db, "edge", 1, day, "NULL")
-		purged(day, 4, 4, "edge-0", "live-0", "old-2", "old-3", "old-4", "young-0")
-		if t.says != "sqlite" { // which locks no rows
-			tx := testkit.Must(db.Begin())
-			testkit.Must(tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'shop/billing' AND id = 'old-3'`))
-			purged(day, 4, 2, "edge-0", "live-0", "old-3", "young-0")
-			testkit.NoError(t, tx.Rollback())
-		}
-		testkit.Must(store.Purge(t.Context(), day, 4))
-		purged(day, 4, 0, "edge-0", "live-0", "young-0")
-		t.exec(`DELETE FROM spillway_keys`)
+func TestPurge(t *testing.T) { onKinds(t, (*cell).purges) }
 
-		for _, key := range []idempotency.Key{
-			{Consumer: "a", ID: "x"}, {Consumer: "A", ID: "x"}, {Consumer: "b ", ID: "x "},
-			{Consumer: "ü", ID: "\xff\x00'\\"}, {Consumer: "b", ID: strings.Repeat("y", 4000)},
-		} {
-			testkit.NoError(t, testkit.Must(store.Claim(t.Context(), idempotency.Entry{Key: key})).Commit(nil))
-		}
-		enterKeys(t, db, "old", 2345, now.Add(-time.Hour), "NULL") // more than a statement can name
-		purged(now.Add(time.Hour), 5000, 2350)
-		testkit.Says(t, testkit.Err(store.Purge(t.Context(), day, 0)), "limit")
-		testkit.Must(db.Exec(`DROP TABLE spillway_keys`))
-		testkit.Says(t, testkit.Err(store.Purge(t.Context(), now, 1)), t.says+": purge keys: ")
-	})
+func (c *cell) purges() {
+	db, store, now := c.db, c.store(c.db), time.Now()
+	purged := func(before time.Time, limit, want int, stay ...string) {
+		c.Helper()
+		ctx, cancel := context.WithTimeout(c.Context(), deadline)
+		defer cancel()
+		testkit.Returns(c, want)(store.Purge(ctx, before, limit))
+		testkit.Equal(c, "kept", fmt.Sprint(kept(c, db)), fmt.Sprint(stay))
+	}
+	day, old := now.Add(-24*time.Hour), now.Add(-48*time.Hour)
+	enterKeys(c, db, "old", 5, old, "NULL")
+	enterKeys(c, db, "live", 1, old, fmt.Sprint(now.Add(time.Hour).UnixMilli()))
+	enterKeys(c, db, "over", 1, old, fmt.Sprint(now.Add(-time.Second).UnixMilli()))
+	enterKeys(c, db, "released", 1, old, "0")
+	enterKeys(c, db, "young", 1, now, "NULL")
+	enterKeys(c, db, "edge", 1, day, "NULL")
+	purged(day, 4, 4, "edge-0", "live-0", "old-2", "old-3", "old-4", "young-0")
+	if c.says != "sqlite" { // which locks no rows
+		tx := testkit.Must(db.Begin())
+		testkit.Must(tx.Exec(`UPDATE spillway_keys SET fence = 1 WHERE consumer = 'shop/billing' AND id = 'old-3'`))
+		purged(day, 4, 2, "edge-0", "live-0", "old-3", "young-0")
+		testkit.NoError(c, tx.Rollback())
+	}
+	testkit.Must(store.Purge(c.Context(), day, 4))
+	purged(day, 4, 0, "edge-0", "live-0", "young-0")
+	c.exec(`DELETE FROM spillway_keys`)
+
+	for _, key := range []idempotency.Key{
+		{Consumer: "a", ID: "x"}, {Consumer: "A", ID: "x"}, {Consumer: "b ", ID: "x "},
+		{Consumer: "ü", ID: "\xff\x00'\\"}, {Consumer: "b", ID: strings.Repeat("y", 4000)},
+	} {
+		testkit.NoError(c, testkit.Must(store.Claim(c.Context(), idempotency.Entry{Key: key})).Commit(nil))
+	}
+	enterKeys(c, db, "old", 2345, now.Add(-time.Hour), "NULL") // more than a statement can name
+	purged(now.Add(time.Hour), 5000, 2350)
+	testkit.Says(c, testkit.Err(store.Purge(c.Context(), day, 0)), "limit")
+	testkit.Must(db.Exec(`DROP TABLE spillway_keys`))
+	testkit.Says(c, testkit.Err(store.Purge(c.Context(), now, 1)), c.says+": purge keys: ")
 }
 
 // Feature I8: a claim of a key that is being purged waits or passes, and never fails; without the key it is the first.

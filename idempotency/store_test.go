@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-// Features I1, I2, I3, I4, I6: a store keeps what the matrix says of it, however the connections are set.
+// Features I1, I2, I3, I4, I6, I8: a store keeps what the matrix says of it, however the connections are set.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	settings := map[string]database{"default_transaction_isolation=serializable": onPostgres}
@@ -40,6 +40,7 @@ func TestSettings(t *testing.T) {
 				row(c)
 				c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 			}
+			c.purges()
 		})
 	}
 }
@@ -73,25 +74,19 @@ func TestNewStoreRefusesConfig(t *testing.T) {
 }
 
 // Decision 8, feature I1: a database that each connection would have for itself is refused, and so is a connection that
-// changes the encoding of texts, since keys would not compare.
+// changes the encoding of texts, since keys would not compare. TestUpgrade_requires has more of the first.
 func TestNewStoreRefusesDatabase(t *testing.T) {
-	for _, dsn := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
-		db := testkit.Must(sql.Open("sqlite", dsn))
-		refuses(t, db, "no file")
-		_ = db.Close()
+	for want, db := range map[string]*sql.DB{
+		"no file":                   onSQLite.open(t, ":memory:"),
+		"client_encoding is LATIN1": postgrestest.Open(t, postgrestest.Schema(t)+"&client_encoding=LATIN1"),
+	} {
+		testkit.Says(t, testkit.Err(idempotency.NewStore(t.Context(), db, "shop")), want)
 	}
-	refuses(t, postgrestest.Open(t, postgrestest.Schema(t)+"&client_encoding=LATIN1"), "client_encoding is LATIN1")
-}
-
-func refuses(t *testing.T, db *sql.DB, want string) {
-	t.Helper()
-	_, err := idempotency.NewStore(t.Context(), db, "shop")
-	testkit.Check(t, err != nil && strings.Contains(err.Error(), want), "want an error with %q, got %v", want, err)
 }
 
 // The names of handlers and services cannot be put together to the same identity in two ways.
 func TestConsumerIdentity(t *testing.T) {
-	db := openWithEffects(t)
+	db := newCell(t, onSQLite).db
 	for service, want := range map[string]map[string]string{
 		"":     {"billing": "billing", "a/b": "/a/b", "": ""},
 		"shop": {"billing": "shop/billing", "a/b": "shop/a/b"},

@@ -147,7 +147,7 @@ func TestUpgrade_refuses(t *testing.T) {
 
 // Decision 8, feature I1: connections and databases on which no store can keep its promises are refused.
 func TestUpgrade_requires(t *testing.T) {
-	for _, path := range []string{":memory:", "", "file::memory:?cache=shared"} {
+	for _, path := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
 		testkit.Says(t, database.Of(database.SQLite, openSQLite(t, path)).Upgrade(t.Context(), keytable.Table),
 			"no file")
 	}

@@ -10,7 +10,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -51,22 +50,4 @@ func TestPurgeSQLiteWaitsWithoutTheGate(t *testing.T) {
 	cancel()
 	testkit.Says(t, testkit.Err(keytable.Purge(ctx, database.Of(database.SQLite, dbs[0]), 2, 10)),
 		"sqlite: purge keys: ")
-}
-
-// Feature I8: the settings of MySQL's connections do not matter, neither to the table nor to the purge.
-func TestPurgeMySQLSettings(t *testing.T) {
-	for _, settings := range []string{
-		"parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true", "multiStatements=true&charset=latin1",
-		"sql_mode=%27ANSI%27&interpolateParams=true", "sql_mode=%27NO_BACKSLASH_ESCAPES%27&interpolateParams=true",
-		"tx_isolation=%27SERIALIZABLE%27&time_zone=%27%2B05%3A00%27",
-	} {
-		db := mysqltest.Open(t, mysqltest.With(mysqltest.Database(t), settings))
-		testkit.NoError(t, database.Of(database.MySQL, db).Upgrade(t.Context(), keytable.Table))
-		soon, ago := time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(-time.Minute).UnixMilli()
-		if _, err := db.Exec(`INSERT INTO spillway_keys (consumer, id, applied_at, expires_at) VALUES (?, ?, 1, NULL), ('c', 'over', 2, ?), ('c', 'live', 3, ?)`,
-			[]byte("ü\xff'\\"), []byte("\x00'\"\\ "), ago, soon); err != nil {
-			t.Fatalf("%s: %v", settings, err)
-		}
-		testkit.Returns(t, 2)(keytable.Purge(t.Context(), database.Of(database.MySQL, db), time.Now().UnixMilli(), 9))
-	}
 }
