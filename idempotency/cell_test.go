@@ -55,11 +55,7 @@ func pipelining(ctx context.Context, db *sql.DB, service string) (idempotency.St
 
 // store is the one in db of the service shop.
 func (d database) store(db *sql.DB) idempotency.Store {
-	store, err := d.newStore(context.Background(), db, "shop")
-	if err != nil {
-		panic(err)
-	}
-	return store
+	return testkit.Must(d.newStore(context.Background(), db, "shop"))
 }
 
 // onDatabases runs a test in each column, and onKinds on each kind of database, at the same time.
@@ -133,12 +129,17 @@ func tag(id string) string {
 
 // write is a handler that writes one effect in the claim's transaction.
 func (c *cell) write(msg *message.Message) ([]*message.Message, error) {
+	return nil, c.enter(context.WithoutCancel(msg.Context()), msg.UUID)
+}
+
+// enter writes the effect of an id by a statement with an argument, which can take the key along.
+func (d database) enter(ctx context.Context, id string) error {
 	mark := "$1"
-	if c.driver == "mysql" {
+	if d.driver == "mysql" {
 		mark = "?"
 	}
-	_, err := idempotency.Tx(msg.Context()).ExecContext(context.WithoutCancel(msg.Context()), `INSERT INTO effects VALUES (`+mark+`)`, tag(msg.UUID))
-	return nil, err
+	_, err := idempotency.Tx(ctx).ExecContext(ctx, `INSERT INTO effects VALUES (`+mark+`)`, tag(id))
+	return err
 }
 
 // writeAnd is write, followed by a result.
@@ -154,7 +155,8 @@ func (c *cell) writeAnd(result func(*message.Message) ([]*message.Message, error
 // rows fails unless there are so many effects and keys.
 func (c *cell) rows(effects, keys int) {
 	c.Helper()
-	wantRows(c, c.db, effects, keys)
+	e, k := count(c, c.db, "effects"), count(c, c.db, "spillway_keys")
+	testkit.Require(c, e == effects && k == keys, "got %d effects and %d keys, want %d and %d", e, k, effects, keys)
 }
 
 // applies fails unless h accepts each message.

@@ -38,8 +38,8 @@ func (s *setting) paper(t testing.TB, name string) *paper { return &paper{t: t, 
 // mortal is a process until it is killed.
 type mortal struct {
 	setting
+	database
 	t       *testing.T
-	driver  string
 	killed  map[int]bool // by processes before
 	index   atomic.Int64 // of the message that it has
 	handled atomic.Bool  // the handler is done with it
@@ -63,7 +63,7 @@ func live(t *testing.T, text string) {
 
 func (m *mortal) consume(d database) {
 	db, w := wire.Open(m.t, d.driver, m.Address)
-	m.driver = d.driver
+	m.database = d
 	at := func(step string) func(*wire.Conn, string) error {
 		return func(_ *wire.Conn, statement string) error {
 			if wire.IsCommit(statement) && m.handled.Load() {
@@ -114,18 +114,12 @@ func (m *mortal) handle(msg *message.Message) ([]*message.Message, error) {
 // effect writes to the database, or under a lease to a file, with the token.
 func (m *mortal) effect(ctx context.Context, id string) error {
 	fence, leased := idempotency.Fence(ctx)
-	tx := idempotency.Tx(ctx)
-	if leased != m.Leases || (tx == nil) != m.Leases {
-		return fmt.Errorf("leased: %v, transaction: %v", leased, tx != nil)
+	if open := idempotency.Tx(ctx) != nil; leased != m.Leases || open == m.Leases {
+		return fmt.Errorf("leased: %v, transaction: %v", leased, open)
 	}
 	if leased {
 		appendLine(m.t, m.file("effects"), fmt.Appendf(nil, "%s:%d", id, fence))
 		return nil
 	}
-	mark := "$1"
-	if m.driver == "mysql" {
-		mark = "?"
-	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES (`+mark+`)`, tag(id)) // which can take the key along
-	return err
+	return m.enter(ctx, id)
 }

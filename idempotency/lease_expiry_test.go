@@ -14,7 +14,7 @@ import (
 
 var expiryRows = []row{
 	{"I3-taken", "an expired lease is taken over; its owner is cancelled, gives the message back, and finds it applied", (*cell).takenOver},
-	{"I3-clock", "a lease from a clock an hour ahead or behind is over, and the fence rises all the same", (*cell).leaseClock},
+	{"I3-clock", "a lease from a clock hours ahead or behind is over, the fence rises, and an applied key is recognised", (*cell).leaseClock},
 	{"I3-answer-lost", "a record whose answer is lost is made sure of: the message succeeds, with one effect", func(c *cell) { c.recordCut(true) }},
 	{"I3-record-cut", "a record that did not arrive is made again: the message succeeds, with one effect", func(c *cell) { c.recordCut(false) }},
 	{"I3-down", "a store that is away until the lease is over: given back, applied at least once, recorded once", (*cell).leaseDown},
@@ -61,13 +61,13 @@ func (c *cell) takenOver() {
 // leases returns a lease of m1 that was won, with a fence above another.
 func (c *cell) leases(store idempotency.Store, fenceAbove int64) idempotency.Lease {
 	c.Helper()
-	l, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
+	l, err := store.Lease(c.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
 	testkit.Require(c, err == nil && l.Recorded() == nil && l.Fence() > fenceAbove,
 		"%+v, %v; want a lease with a fence above %d", l, err, fenceAbove)
 	return l
 }
 
-// Feature I3, promise P7: the process that leased is gone, and the database's clock was set right since.
+// Features I1, I3, promise P7: the process that leased is gone, and the database's clock was set right since.
 func (c *cell) leaseClock() {
 	store := c.store(c.db)
 	var fence int64
@@ -85,9 +85,12 @@ func (c *cell) leaseClock() {
 	testkit.NoError(c, l.Complete(c.Context(), []byte("x")))
 	for _, by := range []string{"+ 7200000", "- 14400000"} { // an applied key has no time
 		c.jump(by)
-		again, err := store.Lease(c.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "m1"}}, time.Hour)
+		again, err := store.Lease(c.Context(), idempotency.Entry{Key: leaseKey}, time.Hour)
 		testkit.Require(c, err == nil && again.Recorded() != nil && string(again.Recorded().Outputs) == "x",
 			"%v %v", again, err)
+		claim := testkit.Must(store.Claim(c.Context(), idempotency.Entry{Key: leaseKey}))
+		outputs, done := recorded(claim)
+		testkit.Check(c, done && string(outputs) == "x" && claim.Release() == nil, "a transaction finds %q", outputs)
 	}
 }
 

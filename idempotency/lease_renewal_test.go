@@ -147,7 +147,7 @@ func TestLeaseSlowlyWon(t *testing.T) {
 // Feature I3: a receiver or a retry inside of a lease is known as inside of a transaction; one of the other mode is
 // refused.
 func TestLeaseNested(t *testing.T) {
-	db := openWithEffects(t)
+	db := newCell(t, onSQLite).db
 	store := storeOn(db)
 	leases := newReceiver(t, store, idempotency.ReceiverConfig{Lease: time.Minute})
 	again := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{Lease: time.Minute})

@@ -31,7 +31,7 @@ func hostile() []*message.Message {
 // Promises P2, P7, in both modes: a handler may return its source message, which is copied and stays as it was. Outputs
 // carry neither transaction nor lease, and live as long as their source.
 func TestOutputsLeaveClaim(t *testing.T) {
-	db := openWithEffects(t)
+	db := newCell(t, onSQLite).db
 	for _, lease := range []time.Duration{0, time.Minute} {
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), ctxKey{}, "kept"))
 		defer cancel()
@@ -55,7 +55,7 @@ func TestOutputsLeaveClaim(t *testing.T) {
 
 // Feature I4: recorded outputs that cannot be read are an error, never a silent absorption.
 func TestDamagedRecord(t *testing.T) {
-	db := openWithEffects(t)
+	db := newCell(t, onSQLite).db
 	h := newReceiver(t, storeOn(db), idempotency.ReceiverConfig{}).Middleware(
 		func(*message.Message) ([]*message.Message, error) { return hostile(), nil })
 	testkit.Must(h(newMessage("m1")))

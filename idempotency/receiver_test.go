@@ -60,12 +60,12 @@ func TestHandlerAcksItself(t *testing.T) {
 // Decision 6: by default the consumer is the router's name for the handler; outside a router it must be set. Two
 // handlers with one consumer name are one consumer, which is reported, once.
 func TestConsumer(t *testing.T) {
-	db, log := openWithEffects(t), &testkit.Log{}
+	c, log := newCell(t, onSQLite), &testkit.Log{}
 	for consumer, effects := range map[string]int{"": 2, "billing": 1} {
-		r := testkit.Must(idempotency.NewReceiver(storeOn(db),
+		r := testkit.Must(idempotency.NewReceiver(c.store(c.db),
 			idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: log}}))
 		if consumer == "" {
-			_, err := r.Middleware(effect)(newMessage("outside"))
+			_, err := r.Middleware(c.write)(newMessage("outside"))
 			testkit.Check(t, class(err) == classify.ClassPermanent, "%v", err)
 			testkit.Says(t, err, "ReceiverConfig.Consumer")
 		}
@@ -74,7 +74,7 @@ func TestConsumer(t *testing.T) {
 			router.AddMiddleware(r.Middleware)
 			for _, name := range []string{"first", "second"} {
 				router.AddConsumerHandler(name, "orders", source, func(msg *message.Message) error {
-					return testkit.Err(effect(msg))
+					return testkit.Err(c.write(msg))
 				})
 			}
 		})
@@ -82,8 +82,8 @@ func TestConsumer(t *testing.T) {
 			testkit.NoError(t, source.Publish("orders", newMessage("of "+consumer)))
 		}
 		stop()
-		wantRows(t, db, effects, effects)
-		testkit.Must(db.Exec(`DELETE FROM effects; DELETE FROM spillway_keys`))
+		c.rows(effects, effects)
+		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	}
 	told := log.Errors()
 	testkit.Check(t, len(told) == 1 && told[0].Fields["consumer"] == "billing" &&

@@ -53,6 +53,6 @@ func (c *cell) redriven() {
 // Feature I6, bad input: a handler's version without a key is an error that names the handler.
 func TestHandlerKeyConfig(t *testing.T) {
 	config := idempotency.ReceiverConfig{Handlers: map[string]idempotency.HandlerKey{"prices": {Version: idempotency.VersionMetadata("v")}}}
-	_, err := idempotency.NewReceiver(storeOn(openWithEffects(t)), config)
+	_, err := idempotency.NewReceiver(storeOn(newCell(t, onSQLite).db), config)
 	testkit.Says(t, err, `ReceiverConfig.Handlers["prices"].Version is set, and Key is not`)
 }

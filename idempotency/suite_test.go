@@ -21,7 +21,7 @@ type row struct {
 func TestMatrix(t *testing.T) {
 	for _, rows := range [][]row{
 		onceRows, togetherRows, outputRows, publishedRows, anyKeyRows, versionRows, reusedRows, redriveRows,
-		downRows, endedRows, undoneRows, diskRows, clockRows, leasedRows, expiryRows,
+		downRows, endedRows, undoneRows, diskRows, leasedRows, expiryRows,
 	} {
 		for _, r := range rows {
 			r.on(t, func(t *testing.T, d database) { r.run(newCell(t, d)) })

@@ -18,10 +18,6 @@ var undoneRows = []row{
 	{"P7-serialization", "a serialization failure undoes everything and is transient; the isolation cannot be changed", (*cell).serialization},
 }
 
-var clockRows = []row{
-	{"P7-clock", "keys entered an hour ahead or behind, by a clock that jumped, are recognised all the same", (*cell).clockJumps},
-}
-
 // Feature I2, promises P1, P7. SQLite has one lock and so no two that wait for each other, except who writes past Tx:
 // that ends with the driver's busy time-out.
 func (c *cell) deadlocked() {
@@ -108,18 +104,4 @@ func (c *cell) serialization() {
 	}
 	c.applies(r.Middleware(c.write), newMessage("m1"))
 	c.rows(1, 1)
-}
-
-// Feature I1, promise P7: transaction mode decides nothing by the time.
-func (c *cell) clockJumps() {
-	r := c.receiver(idempotency.ReceiverConfig{})
-	for i, jump := range []string{"+", "-"} {
-		id := fmt.Sprint("m", i)
-		first, err := r.Middleware(c.produce)(newMessage(id))
-		testkit.Require(c, err == nil && len(first) == 1, "%v %v", first, err)
-		c.exec(`UPDATE spillway_keys SET applied_at = applied_at ` + jump + ` 3600000`)
-		again, err := r.Middleware(c.produce)(newMessage(id))
-		testkit.Require(c, err == nil && len(again) == 1 && again[0].UUID == first[0].UUID, "%v %v", again, err)
-		c.rows(i+1, i+1)
-	}
 }
