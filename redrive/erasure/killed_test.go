@@ -1,10 +1,7 @@
 package erasure_test
 
 import (
-	"context"
 	"database/sql"
-	"errors"
-	"os/exec"
 	"testing"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -18,10 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-func contextOf() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), testkit.Patience)
-}
-
 // order is what a process erases, until it ends itself without a word after so many steps.
 type order struct {
 	Driver, Address string
@@ -29,9 +22,9 @@ type order struct {
 }
 
 func (o order) erase() error {
-	s := testkit.Must(storesOn(testkit.Must(sql.Open(o.Driver, o.Address))))
-	ctx, stop := contextOf()
+	ctx, stop := child.Context()
 	defer stop()
+	s := testkit.Must(storesOn(ctx, testkit.Must(sql.Open(o.Driver, o.Address))))
 	_, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, Progress: func(erasure.Report) {
 		if o.Steps--; o.Steps == 0 {
 			child.Kill()
@@ -49,11 +42,7 @@ func TestErase_killed(t *testing.T) {
 		fill(t, db, s, n)
 		// The steps: campaigns, keys of what waits, what waits, and then the keys and the letters of each batch.
 		for _, steps := range []int{1, 2, 3, 4, 5} {
-			cmd := child.Command(t, order{child.Driver(d.Name), address, steps})
-			var exit *exec.ExitError
-			err := cmd.Run()
-			testkit.Require(t, errors.As(err, &exit) && exit.ExitCode() == -1,
-				"the process was not killed after %d steps: %v", steps, err)
+			child.Killed(t, order{child.Driver(d.Name), address, steps})
 			erased := 0
 			whole := len(fixture.List(t, s.Letters, letters.Filter{Metadata: whom, Limit: letters.MaxLimit}))
 			gone := letters.Filter{Statuses: []letters.Status{letters.StatusErased}, Limit: letters.MaxLimit}

@@ -1,6 +1,7 @@
 package erasure_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -10,14 +11,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/sequence"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -31,17 +30,16 @@ func TestMain(m *testing.M) {
 }
 
 // person is the value that must not be found after it was erased.
-const person = "ann.smith@example.com"
+const person = fixture.Person
 
 var (
-	act  = campaigns.Act{By: "bob", Reason: "request 17"}
-	whom = map[string]string{"customer": person}
+	act      = campaigns.Act{By: "bob", Reason: "request 17"}
+	whom     = map[string]string{"customer": person}
+	personal = fixture.Personal
 )
 
 // storesOn opens all stores that can have data of a person.
-func storesOn(db *sql.DB) (s erasure.Stores, err error) {
-	ctx, stop := contextOf()
-	defer stop()
+func storesOn(ctx context.Context, db *sql.DB) (s erasure.Stores, err error) {
 	if s.Letters, err = letters.NewStore(ctx, db, settings.Shared{Service: "shop"}); err != nil {
 		return s, err
 	}
@@ -60,16 +58,7 @@ func storesOn(db *sql.DB) (s erasure.Stores, err error) {
 
 func open(t testing.TB, db *sql.DB) erasure.Stores {
 	t.Helper()
-	return testkit.Must(storesOn(db))
-}
-
-// personal is a letter of the person, who is everywhere in it.
-func personal(id string) *message.Message {
-	return fixture.Letter(id, `{"email":"`+person+`"}`, func(l *poison.Letter) {
-		l.Original.Metadata.Set("customer", person)
-		l.Failure.Description, l.Failure.Stack = "cannot write to "+person, "goroutine 1\n"+person
-		l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Class: classify.ClassPermanent, Error: "bounced: " + person}}
-	})
+	return testkit.Must(storesOn(t.Context(), db))
 }
 
 // fill stores n letters of the person and n of others, with a key for each, and some messages that wait.

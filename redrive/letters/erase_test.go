@@ -11,30 +11,19 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // person is the value that must not be found after it was erased.
-const person = "ann.smith@example.com"
-
-// personal is a letter of a person, whose value is everywhere that a handler can put it.
-func personal(id string, change ...func(*poison.Letter)) *message.Message {
-	return letter(id, `{"email":"`+person+`"}`, append([]func(*poison.Letter){func(l *poison.Letter) {
-		l.Original.Metadata.Set("customer", person)
-		l.Failure.Description = "cannot write to " + person
-		l.Failure.Stack = "goroutine 1\n" + person
-		l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Class: classify.ClassPermanent, Error: "bounced: " + person}}
-	}}, change...)...)
-}
+const person = fixture.Person
 
 var (
-	erasing = letters.Act{By: "bob", Reason: "request 17", Detail: "selector abc"}
-	byHand  = letters.Act{By: "eve", Reason: "a test"}
+	personal = fixture.Personal
+	erasing  = letters.Act{By: "bob", Reason: "request 17", Detail: "selector abc"}
+	byHand   = letters.Act{By: "eve", Reason: "a test"}
 )
 
 // Feature D14: what a letter says of a person is gone, its row stays, and no redrive takes it. Others stay.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -42,7 +40,7 @@ func (k killing) reseal() error {
 		return err
 	}
 	db := testkit.Must(sql.Open(k.Driver, k.Address))
-	ctx, stop := context.WithTimeout(context.Background(), testkit.Patience)
+	ctx, stop := child.Context()
 	defer stop()
 	s := testkit.Must(seal.New(testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1"))), "tenant"))
 	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: s}))
@@ -110,9 +108,7 @@ func TestStore_resealKilled(t *testing.T) {
 		kill := func(k killing) {
 			t.Helper()
 			k.Driver, k.Address = child.Driver(d.Name), address
-			var exit *exec.ExitError
-			err := child.Command(t, k).Run()
-			testkit.Require(t, errors.As(err, &exit) && exit.ExitCode() == -1, "the process was not killed: %v", err)
+			child.Killed(t, k)
 		}
 		if d.Name == databases.SQLite.Name { // in a transaction: at its 26th letter, and at its 50th event
 			for _, trigger := range []string{

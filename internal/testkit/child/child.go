@@ -10,6 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 // variable holds the order of a child.
@@ -48,6 +51,16 @@ func Command(t testing.TB, order any) *exec.Cmd {
 	cmd := exec.Command(self)
 	cmd.Env, cmd.Stderr = append(os.Environ(), variable+"="+string(text)), os.Stderr
 	return cmd
+}
+
+// Killed runs a child with an order until it ends, and fails the test unless the child killed itself.
+func Killed(t testing.TB, order any) {
+	t.Helper()
+	cmd := Command(t, order)
+	stdin := testkit.Must(cmd.StdinPipe())
+	defer time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() }).Stop()
+	err := cmd.Run()
+	testkit.Check(t, cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == -1, "a child that was to die: %v", err)
 }
 
 // Context ends when the child's input does. A parent that closes it, or ends, ends its child in order.
