@@ -11,32 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
-var growing = []Step{{File: "1", Columns: []string{"a"}}, {File: "2", Columns: []string{"b", "c"}}}
-
-// Feature I1: a database gets the versions that it lacks, and those whose columns it lacks whatever is recorded.
-func TestPending(t *testing.T) {
-	for _, c := range []struct {
-		columns, recorded, want string
-	}{
-		{"", "", "12"}, {"a", "", "12"}, {"a", "1", "2"}, {"ab", "1", "2"}, {"abc", "1", "2"}, {"abc", "", "12"},
-		{"abc", "12", ""}, {"abcd", "21", ""}, {"ab", "12", "2"}, {"", "12", "12"}, {"abc", "2", "12"},
-		{"abcd", "123", "none after 2"}, {"abcd", "3", "of version 3"}, {"", "3", "of version 3"},
-	} {
-		var recorded []int
-		for _, digit := range c.recorded {
-			recorded = append(recorded, int(digit-'0'))
-		}
-		steps, err := Table{Name: "keys"}.Pending(growing, Found{Columns: strings.Split(c.columns, "")}, recorded)
-		got := ""
-		for _, step := range steps {
-			got += step.File
-		}
-		testkit.Check(t, err == nil && got == c.want || err != nil && c.want != "" &&
-			strings.Contains(err.Error(), c.want),
-			"columns %q, recorded %q: %q, %v, want %q", c.columns, c.recorded, got, err, c.want)
-	}
-}
-
 // Feature I1: files are split at semicolons that end lines, without comments.
 func TestSplit(t *testing.T) {
 	got, err := Split("-- comment;\n\nCREATE a (\r\n\tb INT,\n  -- of b;\n\tc TEXT DEFAULT ';' -- no\n);  \nINSERT;\n-- end\n")
