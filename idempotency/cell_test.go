@@ -100,10 +100,7 @@ func newCell(t *testing.T, d database) *cell {
 
 func (c *cell) exec(statements ...string) {
 	c.Helper()
-	for _, statement := range statements {
-		_, err := c.db.Exec(statement)
-		testkit.Require(c, err == nil, "%s: %v", statement, err)
-	}
+	databases.Exec(c, c.db, statements...)
 }
 
 // receiver is one on the cell's database.

@@ -7,12 +7,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	kinds "github.com/watermill-spillway/spillway/internal/testkit/databases"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,7 +57,7 @@ PRIMARY KEY (consumer, id)) ENGINE=InnoDB`, `INSERT INTO spillway_keys VALUES ('
 	{
 		kind:    database.SQLite,
 		create:  func(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db") }, // without a busy time-out of the driver
-		open:    openSQLite,
+		open:    kinds.SQLite.Open,
 		catalog: []string{`PRAGMA schema_version`, `SELECT group_concat(sql, ';') FROM sqlite_master`},
 		unversioned: []string{`CREATE TABLE spillway_keys (consumer TEXT NOT NULL, id TEXT NOT NULL, outputs BLOB, applied_at INTEGER NOT NULL,
 PRIMARY KEY (consumer, id))`, `INSERT INTO spillway_keys VALUES ('billing', '1', 'out', 7)`},
@@ -66,12 +65,7 @@ PRIMARY KEY (consumer, id))`, `INSERT INTO spillway_keys VALUES ('billing', '1',
 	},
 }
 
-func openSQLite(t testing.TB, path string) *sql.DB {
-	t.Helper()
-	db := testkit.Must(sql.Open("sqlite", path))
-	t.Cleanup(func() { _ = db.Close() })
-	return db
-}
+var exec, text = kinds.Exec, kinds.Text
 
 func onEach(t *testing.T, test func(t *testing.T, d testDatabase)) {
 	for _, d := range databases {
@@ -88,22 +82,6 @@ func (d testDatabase) fresh(t testing.TB, statements ...string) *sql.DB {
 	db := d.open(t, d.create(t))
 	exec(t, db, statements...)
 	return db
-}
-
-func exec(t testing.TB, db *sql.DB, statements ...string) {
-	t.Helper()
-	for _, statement := range statements {
-		_, err := db.Exec(statement)
-		testkit.Require(t, err == nil, "%s: %v", statement, err)
-	}
-}
-
-func text(t testing.TB, db *sql.DB, question string) string {
-	t.Helper()
-	var s sql.NullString
-	err := db.QueryRow(question).Scan(&s)
-	testkit.Require(t, err == nil, "%s: %v", question, err)
-	return s.String
 }
 
 // state is all that an upgrade could change.

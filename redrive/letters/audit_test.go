@@ -1,7 +1,6 @@
 package letters_test
 
 import (
-	"database/sql"
 	"errors"
 	"slices"
 	"strings"
@@ -114,12 +113,4 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	mustExec(t, db, `ALTER TABLE gone RENAME TO spillway_letter_events`)
 	wantCount(t, store, letters.Filter{}, 2)
 	testkit.NoError(t, fixture.Mark(ctx, store, taken[0], letters.StatusDiscarded, letters.Act{By: "ann"}))
-}
-
-func mustExec(t testing.TB, db *sql.DB, statements ...string) {
-	t.Helper()
-	for _, statement := range statements {
-		_, err := db.Exec(statement)
-		testkit.Require(t, err == nil, "%s: %v", statement, err)
-	}
 }

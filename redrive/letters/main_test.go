@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/internal/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -24,7 +25,7 @@ var (
 	onEach, storeOn                           = fixture.OnEach, fixture.StoreOn
 	letter, several, from, redrivenTimes      = fixture.Letter, fixture.Several, fixture.From, fixture.RedrivenTimes
 	publish, list, wantCount, status          = fixture.Publish, fixture.List, fixture.WantCount, fixture.Status
-	eventually                                = testkit.Eventually
+	eventually, mustExec, textOf              = testkit.Eventually, databases.Exec, databases.Text
 )
 
 func newStore(t testing.TB) *letters.Store { return sqliteFile.NewStore(t) }

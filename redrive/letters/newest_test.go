@@ -114,9 +114,3 @@ func rowsRead(t *testing.T, db *sql.DB) (n int) {
 	testkit.NoError(t, err)
 	return n
 }
-
-func textOf(t *testing.T, db *sql.DB, question string) (text string) {
-	t.Helper()
-	testkit.NoError(t, db.QueryRow(question).Scan(&text))
-	return text
-}

@@ -70,3 +70,23 @@ func openFile(t testing.TB, address string) *sql.DB {
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
+
+// Exec runs statements.
+func Exec(t testing.TB, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, statement := range statements {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+}
+
+// Text returns the one value that a question has. NULL is an empty text.
+func Text(t testing.TB, db *sql.DB, question string) string {
+	t.Helper()
+	var text sql.NullString
+	if err := db.QueryRow(question).Scan(&text); err != nil {
+		t.Fatalf("%s: %v", question, err)
+	}
+	return text.String
+}
