@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"go/ast"
@@ -65,31 +66,22 @@ func newDocument(t *testing.T) *document {
 
 // read keeps the comments of the types of a file.
 func (d *document) read(of string, file *ast.File) {
-	for _, declared := range file.Decls {
-		types, ok := declared.(*ast.GenDecl)
-		if !ok {
-			continue
+	says, all := "", map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			says = n.Doc.Text()
+		case *ast.TypeSpec:
+			all = map[string]string{"": says}
+			d.comments[of+"."+n.Name.Name] = all
+		case *ast.Field:
+			for _, name := range n.Names {
+				all[name.Name] = cmp.Or(n.Doc.Text(), n.Comment.Text())
+			}
 		}
-		for _, spec := range types.Specs {
-			named, ok := spec.(*ast.TypeSpec)
-			if !ok {
-				continue
-			}
-			fields, ok := named.Type.(*ast.StructType)
-			if !ok {
-				continue
-			}
-			all := map[string]string{"": types.Doc.Text()}
-			for _, field := range fields.Fields.List {
-				for _, name := range field.Names {
-					if all[name.Name] = field.Doc.Text(); all[name.Name] == "" {
-						all[name.Name] = field.Comment.Text()
-					}
-				}
-			}
-			d.comments[of+"."+named.Name.Name] = all
-		}
-	}
+		_, function := n.(*ast.FuncDecl)
+		return !function
+	})
 }
 
 func (d *document) whole() object {
