@@ -3,7 +3,6 @@ package idempotency_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -82,14 +81,7 @@ func TestLeaseCompleteAtShutdown(t *testing.T) {
 // Features I3, I9: an attempt that fails in any way gives its lease up, although the message's context has ended, and
 // its error is left as it was.
 func TestLeaseReleased(t *testing.T) {
-	cause := errors.New("boom")
-	for name, fail := range map[string]func(*message.Message) error{
-		"error":      func(*message.Message) error { return cause },
-		"panic":      func(*message.Message) error { panic(cause) },
-		"goexit":     func(*message.Message) error { runtime.Goexit(); return nil },
-		"nack":       func(msg *message.Message) error { msg.Nack(); return nil },
-		"nil output": func(*message.Message) error { return nil },
-	} {
+	for name, fail := range failures {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &scripted{release: func(ctx context.Context, _ int) error {
@@ -102,22 +94,13 @@ func TestLeaseReleased(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				msg := newMessage("m1")
 				msg.SetContext(ctx)
-				ended := make(chan error, 1)
-				go func() {
-					defer close(ended)
-					defer func() { _ = recover() }()
-					_, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-						cancel()
-						testkit.Check(t, errors.Is(msg.Context().Err(), context.Canceled),
-							"the handler's context lives on")
-						return []*message.Message{nil}, fail(msg)
-					})(msg)
-					ended <- err
-				}()
-				err, returned := <-ended
-				if returned && name == "error" && err != cause || name == "nack" && err != nil || name == "nil output" && class(err) != classify.ClassPermanent {
-					t.Error(err)
-				}
+				_, err := leave(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+					cancel()
+					testkit.Is(t, msg.Context().Err(), context.Canceled)
+					return fail(msg)
+				}), msg)
+				testkit.Check(t, (name != "error" || err == errBoom) && (name != "nack" || err == nil) &&
+					(name != "nil" || class(err) == classify.ClassPermanent), "%v", err)
 				if s.n("release") != 1 || s.n("complete") != 0 || msg.Context() != ctx {
 					t.Error(s.calls)
 				}

@@ -2,6 +2,8 @@ package idempotency_test
 
 import (
 	"database/sql"
+	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -37,6 +39,32 @@ func class(err error) classify.Class { return (*classify.Classifier)(nil).Classi
 func reason(err error) string { return (*classify.Classifier)(nil).Classify(err).Reason }
 
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }
+
+var errBoom = errors.New("boom")
+
+// failures are the ways in which a handler ends without success.
+var failures = map[string]message.HandlerFunc{
+	"error":  func(*message.Message) ([]*message.Message, error) { return []*message.Message{newMessage("")}, errBoom },
+	"panic":  func(*message.Message) ([]*message.Message, error) { panic(errBoom) },
+	"goexit": func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return nil, nil },
+	"nack": func(msg *message.Message) ([]*message.Message, error) {
+		msg.Nack()
+		return []*message.Message{newMessage("")}, nil
+	},
+	"nil": func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
+}
+
+// leave runs a handler and contains how it ends.
+func leave(h message.HandlerFunc, msg *message.Message) (out []*message.Message, err error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { _ = recover() }()
+		out, err = h(msg)
+	}()
+	<-ended
+	return out, err
+}
 
 // recorded is what a claim found of a key that was applied before.
 func recorded(c idempotency.Claim) (outputs []byte, done bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -58,25 +57,11 @@ func (c *cell) consumers() {
 // one that succeeds leaves everything.
 func (c *cell) together() {
 	r := c.receiver(idempotency.ReceiverConfig{})
-	boom := errors.New("boom")
 	output := []*message.Message{message.NewMessage("", []byte("out"))}
-	for name, end := range map[string]func(*message.Message) ([]*message.Message, error){
-		"error":  func(*message.Message) ([]*message.Message, error) { return output, boom },
-		"panic":  func(*message.Message) ([]*message.Message, error) { panic(boom) },
-		"goexit": func(*message.Message) ([]*message.Message, error) { runtime.Goexit(); return output, nil },
-		"nack":   func(msg *message.Message) ([]*message.Message, error) { msg.Nack(); return output, nil },
-		"nil":    func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
-	} {
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			defer func() { _ = recover() }()
-			out, err := r.Middleware(c.writeAnd(end))(newMessage("m1"))
-			if out != nil || (err == nil) != (name == "nack") || name == "error" && err != boom || name == "nil" && !strings.Contains(err.Error(), "output 1 of 1 is nil") {
-				c.Errorf("%s: %v, %v", name, out, err)
-			}
-		}()
-		<-ended
+	for name, fail := range failures {
+		out, err := leave(r.Middleware(c.writeAnd(fail)), newMessage("m1"))
+		testkit.Check(c, out == nil && (name != "error" || err == errBoom) && (name != "nack" || err == nil) &&
+			(name != "nil" || strings.Contains(err.Error(), "output 1 of 1 is nil")), "%s: %v, %v", name, out, err)
 		c.rows(0, 0)
 	}
 	out, err := r.Middleware(c.writeAnd(func(*message.Message) ([]*message.Message, error) { return output, nil }))(newMessage("m1"))

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,7 +23,6 @@ var outputRows = []row{
 var publishedRows = []row{
 	{"I4-no-mark", "without the mark a duplicate publishes them again, with the same ids", (*cell).doesNotMark},
 	{"I4-mark", "once seen published, outputs are not published again; where that mark fails, they are, with the same ids", (*cell).losesMark},
-	{"I4-publish-fails", "a publish that failed after the commit is made up for, with the same ids and no second effect", (*cell).publishFails},
 }
 
 // Feature I4, promise P7: outputs of any shape, and a record of a megabyte.
@@ -80,23 +79,13 @@ func (c *cell) produce(msg *message.Message) ([]*message.Message, error) {
 	return []*message.Message{message.NewMessage("", []byte("of "+msg.UUID))}, nil
 }
 
-// published passes deliveries of m1 through a router with the whole channel, and returns the outputs' ids.
+// published passes deliveries of m1, and returns the outputs' ids.
 func (c *cell) published(deliveries int, change func(*spillway.Config, *paper)) (ids []string) {
 	c.Helper()
-	dir := c.TempDir()
-	out := &paper{t: c, path: filepath.Join(dir, "out")}
-	dead := &paper{t: c, path: filepath.Join(dir, "dead")}
-	config := spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}
-	change(&config, out)
-	var messages []*message.Message
-	for range deliveries {
-		messages = append(messages, newMessage("m1"))
-	}
-	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, c.produce)
+	letters, outputs := c.passed(c.produce, change, slices.Repeat([]*message.Message{newMessage("m1")}, deliveries)...)
 	c.rows(1, 1)
-	letters := dead.read()
-	testkit.Check(c, len(letters) <= 0, "dead letters: %+v", letters)
-	for _, s := range out.read() {
+	testkit.Check(c, len(letters) == 0, "dead letters: %+v", letters)
+	for _, s := range outputs {
 		ids = append(ids, s.ID)
 		testkit.Check(c, s.ID != "" && s.ID == ids[0] && s.Payload == "of m1", "published %+v", s)
 	}
@@ -110,7 +99,7 @@ func (c *cell) recordedOutputs() (n int) {
 
 // Feature I4: at least once is what is promised, and what happens.
 func (c *cell) doesNotMark() {
-	ids := c.published(3, func(*spillway.Config, *paper) {})
+	ids := c.published(3, asItIs)
 	testkit.Check(c, len(ids) == 3 && c.recordedOutputs() == 1,
 		"published %d times, and %d records are left", len(ids), c.recordedOutputs())
 }
@@ -142,30 +131,4 @@ func (c *cell) losesMark() {
 	})
 	testkit.Check(c, len(ids) == 3 && c.recordedOutputs() == 0,
 		"published %d times, and %d records are left, want 3 and 0", len(ids), c.recordedOutputs())
-}
-
-// Features I2, I4, promises P1, P7: a router that has no Outputs nacks the message whose output was refused.
-func (c *cell) publishFails() {
-	refusals, effects := 3, 0
-	dir := c.TempDir()
-	out := &paper{t: c, path: filepath.Join(dir, "out"), before: func(*message.Message) error {
-		if refusals--; refusals >= 0 {
-			return errors.New("refused")
-		}
-		return nil
-	}}
-	attach := func(router *message.Router) {
-		router.AddMiddleware(c.receiver(idempotency.ReceiverConfig{MarkPublished: true}).Middleware)
-	}
-	pass(c, attach, newSpool(c, filepath.Join(dir, "acks"), newMessage("m1")), out, func(msg *message.Message) ([]*message.Message, error) {
-		produced, err := c.produce(msg)
-		if err == nil {
-			effects++
-		}
-		return produced, err
-	})
-	if sheets := out.read(); len(sheets) != 1 || sheets[0].Payload != "of m1" || effects != 1 || refusals >= 0 {
-		c.Errorf("published %+v after %d calls of the handler", sheets, effects)
-	}
-	c.rows(1, 1)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -55,18 +54,10 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		outer := c.receiver(idempotency.ReceiverConfig{})
 		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
-		done := make(chan error, 1)
-		go func() {
+		testkit.Within(c, "the inner claim ends", func() {
 			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
-			done <- err
-		}()
-		select {
-		case err := <-done:
-			testkit.Check(c, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"),
-				"%v", err)
-		case <-time.After(time.Minute):
-			c.Fatal("it waits for ever")
-		}
+			testkit.Check(c, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)
+		})
 		told := logger.Captured()[watermill.ErrorLogLevel]
 		testkit.Check(c, len(told) == 1 && strings.Contains(told[0].Msg, "its own message"), "%+v", told)
 		c.rows(0, 0)

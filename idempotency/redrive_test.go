@@ -2,7 +2,6 @@ package idempotency_test
 
 import (
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,33 +17,26 @@ var redriveRows = []row{
 	{"I9-failed", "a message that was dead-lettered is applied when it is redriven, once, and a copy is absorbed", (*cell).redriven},
 }
 
-// redrive passes messages through a router with the whole channel, and returns the dead letters and the outputs.
-func (c *cell) redrive(h message.HandlerFunc, messages ...*message.Message) (letters, outputs []sheet) {
-	c.Helper()
-	dir := c.TempDir()
-	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
-	config := spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2}, Idempotency: c.store(c.db)}
-	config.Retry.Backoff.Initial = 1
-	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)
-	return dead.read(), out.read()
-}
-
 // Feature I9, promises P1, P7: failed for good, and failed too often. What a redriven message produced is published
 // once: the key forgets it then, which is how a campaign learns of it, so a copy of the redriven message publishes
 // nothing again.
 func (c *cell) redriven() {
+	twice := func(config *spillway.Config, _ *paper) {
+		config.Retry = middleware.RetryConfig{Attempts: 2}
+		config.Retry.Backoff.Initial = 1
+	}
 	for i, cause := range []error{classify.Permanent(errors.New("boom")), classify.Transient(errors.New("boom"))} {
 		id := []string{"permanent", "transient"}[i]
 		fail := c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
 			return []*message.Message{newMessage("")}, cause
 		})
-		letters, outputs := c.redrive(fail, newMessage(id))
+		letters, outputs := c.passed(fail, twice, newMessage(id))
 		testkit.Require(c, len(letters) == 1 && letters[0].Topic == "orders.dlq" && len(outputs) == 0,
 			"%v %v", letters, outputs)
 		c.rows(i, i)
 		again := newMessage(letters[0].ID)
 		again.Metadata.Set("x-redrive-count", "1")
-		letters, outputs = c.redrive(c.produce, again, again)
+		letters, outputs = c.passed(c.produce, twice, again, again)
 		testkit.Require(c, len(letters) == 0 && len(outputs) == 1, "%v %v", letters, outputs)
 		c.rows(i+1, i+1)
 	}

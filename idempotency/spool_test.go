@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,4 +160,19 @@ func pass(t testing.TB, attach func(*message.Router), from *spool, out *paper, h
 	}
 	testkit.Is(t, router.Close(), nil)
 	testkit.Is(t, <-stopped, nil)
+}
+
+// asItIs is a change of nothing.
+func asItIs(*spillway.Config, *paper) {}
+
+// passed passes messages through a router with the whole channel, as change has it, and returns the dead letters and
+// the outputs.
+func (c *cell) passed(h message.HandlerFunc, change func(*spillway.Config, *paper), messages ...*message.Message) (letters, outputs []sheet) {
+	c.Helper()
+	dir := c.TempDir()
+	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
+	config := spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}
+	change(&config, out)
+	pass(c, newChannel(c, config).Attach, newSpool(c, filepath.Join(dir, "acks"), messages...), out, h)
+	return dead.read(), out.read()
 }

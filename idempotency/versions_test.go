@@ -3,13 +3,11 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -135,16 +133,9 @@ func (c *cell) reused() {
 
 // Feature I7, promises P1, P2, P4: on a real router with the whole channel.
 func (c *cell) reusedAside() {
-	dir := c.TempDir()
-	out, dead := &paper{t: c, path: filepath.Join(dir, "out")}, &paper{t: c, path: filepath.Join(dir, "dead")}
-	other := message.NewMessage("m1", []byte("other"))
-	pass(c, newChannel(c, spillway.Config{Publisher: dead, Idempotency: c.store(c.db)}).Attach,
-		newSpool(c, filepath.Join(dir, "acks"), newMessage("m1"), other, newMessage("m2")), out, c.produce)
-	if letters := dead.read(); len(letters) != 1 || letters[0] != (sheet{"orders.invalid", "m1", "other", classify.ReasonKeyReused}) {
-		c.Errorf("set aside: %+v", letters)
-	}
-	if sheets := out.read(); len(sheets) != 2 || sheets[0].Payload != "of m1" || sheets[1].Payload != "of m2" {
-		c.Errorf("published: %+v", sheets)
-	}
+	letters, outputs := c.passed(c.produce, asItIs, newMessage("m1"), message.NewMessage("m1", []byte("other")), newMessage("m2"))
+	testkit.Check(c, slices.Equal(letters, []sheet{{"orders.invalid", "m1", "other", classify.ReasonKeyReused}}),
+		"set aside: %+v", letters)
+	testkit.Check(c, len(outputs) == 2 && outputs[0].Payload == "of m1" && outputs[1].Payload == "of m2", "published: %+v", outputs)
 	c.rows(2, 2)
 }
