@@ -61,7 +61,8 @@ func (c *PublisherConfig) setDefaults() {
 	if c.Sarama != nil {
 		c.Sarama(c.client)
 	}
-	if flush := &c.client.Producer.Flush; c.ProducerPerTopic || flush.Frequency > 0 || flush.Bytes > 0 || flush.Messages > 0 {
+	flush := &c.client.Producer.Flush
+	if c.ProducerPerTopic || flush.Frequency > 0 || flush.Bytes > 0 || flush.Messages > 0 {
 		c.linger = 0
 	} else {
 		flush.Frequency = c.linger
