@@ -71,6 +71,14 @@ func happySampledOutGiven(b *testing.B) {
 func happyMeasured(b *testing.B) {
 	reader := sdkmetric.NewManualReader()
 	channel := followed(b, telemetry.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
-	channel.Tracer = nil
+	channel.Observers = append(channel.Observers, withoutSpans{})
 	happy(b, channel)
+}
+
+// withoutSpans is an Observer that takes the Tracer of those before it away.
+type withoutSpans struct{}
+
+func (withoutSpans) Observe(config *spillway.Config) error {
+	config.Tracer = nil
+	return nil
 }
