@@ -99,7 +99,7 @@ func TestDrain(t *testing.T) {
 		for _, foreign := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/foreign %t", name, foreign), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					letters, sub := &kept{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
+					letters, sub := &testkit.Kept{}, &drains{msg: message.NewMessage("1", nil), foreign: foreign}
 					ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: letters,
 						Retry: middleware.RetryConfig{Attempts: 5, Backoff: once}}))
 					router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
@@ -119,8 +119,8 @@ func TestDrain(t *testing.T) {
 					case <-sub.msg.Nacked():
 						testkit.Check(t, !row.acked, "it is nacked")
 					}
-					testkit.Check(t, len(letters.taken) == row.letters && sub.closed,
-						"%d letters, closed: %t", len(letters.taken), sub.closed)
+					testkit.Check(t, len(letters.Taken()) == row.letters && sub.closed,
+						"%d letters, closed: %t", len(letters.Taken()), sub.closed)
 				})
 			})
 		}
@@ -140,21 +140,12 @@ func TestDrainTimeout(t *testing.T) {
 		{drain: 30 * time.Second, refused: "Config.DrainTimeout is 30s, and the router gives up closing after its CloseTimeout of 30s"},
 		{drain: 2 * time.Second, router: time.Second, refused: "CloseTimeout of 1s"},
 	} {
-		ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: &kept{}, DrainTimeout: row.drain}))
+		ch := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: &testkit.Kept{}, DrainTimeout: row.drain}))
 		router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: row.router}, watermill.NopLogger{}))
 		ch.Attach(router)
 		sub := &drains{msg: message.NewMessage("1", nil)}
 		router.AddConsumerHandler("billing", "orders", sub, func(*message.Message) error { return nil })
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			select {
-			case <-router.Running():
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		err := router.Run(ctx)
-		cancel()
+		err := testkit.Starts(t, router)
 		testkit.Check(t, row.refused != "" || err == nil && sub.timeout == row.want,
 			"%+v: %s, %v", row, sub.timeout, err)
 		testkit.Check(t, row.refused == "" || err != nil && strings.Contains(err.Error(), row.refused),

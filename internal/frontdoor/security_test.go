@@ -120,20 +120,10 @@ func refused(t *testing.T, pub message.Publisher, attach func(*message.Router)) 
 	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	attach(router)
 	router.AddHandler("billing", "orders", gochannel.NewGoChannel(gochannel.Config{}, nil), "out", pub, message.PassthroughHandler)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // a router that runs all the same
-		select {
-		case <-router.Running():
-			_ = router.Close()
-		case <-ctx.Done():
-		}
-	}()
-	err := router.Run(ctx)
-	cancel()
-	if err == nil {
-		return "it runs"
+	if err := testkit.Starts(t, router); err != nil {
+		return err.Error()
 	}
-	return err.Error()
+	return "it runs"
 }
 
 // Conventions: Attach and Plugin return no error at once, so nil is one of Run, and never a panic.

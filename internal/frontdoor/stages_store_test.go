@@ -188,7 +188,5 @@ func TestStoreWantsThePlugin(t *testing.T) {
 	added := testkit.Must(ch.Stages().AddConsumerHandler(router, "billing", "orders", shop.StaysOpen(b.Source),
 		func(*message.Message) error { return nil }))
 	added.AddMiddleware(ch.Middleware)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	testkit.Says(t, router.Run(ctx), "Stages.Plugin")
+	testkit.Says(t, testkit.Starts(t, router), "Stages.Plugin")
 }

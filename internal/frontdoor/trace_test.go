@@ -69,24 +69,9 @@ func (f *follower) story() []string {
 	return slices.Clone(f.lines)
 }
 
-// kept is a publisher that keeps what it takes.
-type kept struct {
-	mu    sync.Mutex
-	taken []*message.Message
-}
-
-func (k *kept) Publish(_ string, messages ...*message.Message) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.taken = append(k.taken, messages...)
-	return nil
-}
-
-func (*kept) Close() error { return nil }
-
-func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *kept) {
+func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *testkit.Kept) {
 	t.Helper()
-	dead := &kept{}
+	dead := &testkit.Kept{}
 	config.Publisher = dead
 	config.Retry.Backoff = middleware.Backoff{Initial: time.Microsecond}
 	channel := testkit.Must(spillway.New(t.Context(), config))
@@ -123,8 +108,8 @@ func TestTracer(t *testing.T) {
 	testkit.Check(t, slices.Equal(got, want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	testkit.Check(t, slices.Equal(seen, []any{"op1", "op2"}) && msg.Context() == before,
 		"the handler saw %v, and the context is restored: %t", seen, msg.Context() == before)
-	letter, err := poison.Decode(dead.taken[0])
-	testkit.Check(t, err == nil && letter.Trace == "op3" && dead.taken[0].Context().Value(followed{}) == "op3",
+	letter, err := poison.Decode(dead.Taken()[0])
+	testkit.Check(t, err == nil && letter.Trace == "op3" && dead.Taken()[0].Context().Value(followed{}) == "op3",
 		"the letter has the trace %q, error %v", letter.Trace, err)
 	_, left := letter.Original.Metadata[poison.KeyEarlierTrace]
 	testkit.Check(t, !left, "the trace is left on the original")
@@ -148,7 +133,7 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	msg := order(t, nil)
 	msg.SetContext(ctx)
 	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
-	testkit.Check(t, err != nil && len(dead.taken) == 1, "error %v, %d letters", err, len(dead.taken))
+	testkit.Check(t, err != nil && len(dead.Taken()) == 1, "error %v, %d letters", err, len(dead.Taken()))
 	story := strings.Join(f.story(), "\n")
 	testkit.Check(t, len(f.open) == 0 && strings.Contains(story,
 		"op1 ends as permanent") && strings.Contains(story, "op3 ends as aborted"), "open: %v\n%s", f.open, story)
@@ -199,6 +184,6 @@ func TestTracerPanics(t *testing.T) {
 			return nil, nil
 		})(order(t, message.Metadata{"a": "b"})))
 	}
-	testkit.Check(t, calls == 4 && len(dead.taken) == 1 && dead.taken[0].Metadata[poison.KeyEarlierTrace] == "",
-		"%d calls, %d letters", calls, len(dead.taken))
+	testkit.Check(t, calls == 4 && len(dead.Taken()) == 1 && dead.Taken()[0].Metadata[poison.KeyEarlierTrace] == "",
+		"%d calls, %d letters", calls, len(dead.Taken()))
 }

@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -34,6 +35,44 @@ func RunRouter(t testing.TB, logger watermill.LoggerAdapter, add func(*message.R
 	}
 	t.Cleanup(stop)
 	return stop
+}
+
+// Starts runs a router until it has started, and returns the error with which it did not.
+func Starts(t testing.TB, router *message.Router) error {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		select {
+		case <-router.Running():
+			_ = router.Close()
+		case <-ctx.Done():
+		}
+	}()
+	return router.Run(ctx)
+}
+
+// Kept is a publisher that keeps what it takes.
+type Kept struct {
+	mu    sync.Mutex
+	taken []*message.Message
+}
+
+// Publish takes messages, as they are, on whatever topic.
+func (k *Kept) Publish(_ string, messages ...*message.Message) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.taken = append(k.taken, messages...)
+	return nil
+}
+
+// Close does nothing.
+func (*Kept) Close() error { return nil }
+
+// Taken returns the messages in order.
+func (k *Kept) Taken() []*message.Message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.taken)
 }
 
 // Nowhere is a publisher that takes everything.

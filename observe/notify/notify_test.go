@@ -127,10 +127,7 @@ func letter(cause string) poison.Letter {
 		Failure: poison.Failure{Class: classify.ClassPermanent, Reason: cause, Description: "order 7 is " + cause, FirstFailedAt: now, LastFailedAt: now}}
 }
 
-type nowhere struct{}
-
-func (nowhere) Publish(string, ...*message.Message) error { return nil }
-func (nowhere) Close() error                              { return nil }
+type nowhere = testkit.Nowhere
 
 // Feature O4: the first letter of a cause is a notice with what is known of it, and further ones are not.
 func TestNewCause(t *testing.T) {

@@ -1,7 +1,6 @@
 package columns_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -45,17 +44,7 @@ func TestNATSProbe(t *testing.T) {
 			memory := gochannel.NewGoChannel(gochannel.Config{}, nil)
 			defer memory.Close()
 			router.AddConsumerHandler("billing", topic, memory, func(*message.Message) error { return nil })
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			go func() {
-				select {
-				case <-router.Running():
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-			err = router.Run(ctx)
-			cancel()
+			err = testkit.Starts(t, router)
 			testkit.Check(t, (err != nil) == row.refused && (err == nil || strings.Contains(err.Error(), topic+".")),
 				"Run returned %v", err)
 			for _, stream := range []string{topic + "-dlq", topic + "-invalid"} {

@@ -1,7 +1,6 @@
 package columns_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -88,9 +87,7 @@ func TestRedisTrimsRefusedForRedrives(t *testing.T) {
 func (b redisBroker) starts(t *testing.T, config spillway.Config, topic string) error {
 	t.Helper()
 	b.createTopic(t, topic)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ch, err := spillway.New(ctx, config)
+	ch, err := spillway.New(t.Context(), config)
 	if err != nil {
 		return err
 	}
@@ -104,12 +101,5 @@ func (b redisBroker) starts(t *testing.T, config spillway.Config, topic string) 
 	} else if _, err := ch.Stages().AddHandler(router, "billing", topic, sub, topic+".out", b.publisher(t, b.options()), handle); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		select {
-		case <-router.Running():
-			_ = router.Close()
-		case <-ctx.Done():
-		}
-	}()
-	return router.Run(ctx)
+	return testkit.Starts(t, router)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/components/forwarder"
@@ -66,9 +65,7 @@ func TestMigratingLettersThroughForwarder(t *testing.T) {
 	router := message.NewDefaultRouter(watermill.NopLogger{})
 	itself.Attach(router)
 	forwards(t, b, router)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	testkit.Says(t, router.Run(ctx), `dead letters of "outbox" would come back`)
+	testkit.Says(t, testkit.Starts(t, router), `dead letters of "outbox" would come back`)
 	forwarding()
 
 	b.Outs.SetRefuse(func(*message.Message) error { return errors.New("no such topic") })

@@ -410,11 +410,15 @@ var bytesOf = regexp.MustCompile(`[0-9a-f]{16,}`)
 // redriven drains all letters and compares each message with what was published.
 func redriven(t *testing.T, store *letters.Store, all []leak) {
 	t.Helper()
-	back := &published{}
+	back := &testkit.Kept{}
 	report, err := redrive.Drain(t.Context(), store, back, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	testkit.Require(t, err == nil && report.Redriven == len(all), "%+v: %v", report, err)
+	byID := map[string]*message.Message{}
+	for _, msg := range back.Taken() {
+		byID[msg.UUID] = msg
+	}
 	for _, l := range all {
-		want, got := l.message(), back.byID[l.ID]
+		want, got := l.message(), byID[l.ID]
 		if got == nil || !bytes.Equal(got.Payload, want.Payload) {
 			t.Errorf("%s has the payload %v", l.ID, got)
 			continue
@@ -424,17 +428,3 @@ func redriven(t *testing.T, store *letters.Store, all []leak) {
 		}
 	}
 }
-
-type published struct{ byID map[string]*message.Message }
-
-func (p *published) Publish(_ string, messages ...*message.Message) error {
-	if p.byID == nil {
-		p.byID = map[string]*message.Message{}
-	}
-	for _, msg := range messages {
-		p.byID[msg.UUID] = msg
-	}
-	return nil
-}
-
-func (p *published) Close() error { return nil }
