@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/causes"
@@ -55,9 +54,6 @@ func wantAborted(t testing.TB, err error) {
 	testkit.Require(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0 &&
 		errors.Is(err, context.Canceled), "got %v, want an aborted error that counts nothing", err)
 }
-
-// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
-type inBubble struct{ rapid.TB }
 
 // failing returns a handler that fails with err the first n times, and its count of invocations.
 func failing(n int, err error) (message.HandlerFunc, *int) {

@@ -24,7 +24,7 @@ import (
 // error tells the story: attempts, first and last failure, history.
 func TestAttemptsProperty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+		rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 			attempts, fails := rapid.IntRange(1, 15).Draw(rt, "attempts"), rapid.IntRange(0, 20).Draw(rt, "fails")
 			h, calls := failing(fails, errBoom)
 			start, r := time.Now(), newRetry(t, middleware.RetryConfig{Attempts: attempts, Backoff: every(time.Second)})

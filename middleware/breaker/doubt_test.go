@@ -104,7 +104,7 @@ func TestBadDeploy(t *testing.T) {
 func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 	for range 6 { // on its clock rapid soon thinks that it has tried for long enough
 		synctest.Test(t, func(t *testing.T) {
-			rapid.Check(inBubble{t}, func(rt *rapid.T) {
+			rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 				const forever = 5 * time.Hour
 				s := newSim(t, breaker.Config{MaxHold: time.Duration(rapid.IntRange(2, 3600).Draw(rt, "hold in s")) * time.Second})
 				what := map[string]string{}

@@ -183,7 +183,7 @@ func (m *model) left() int {
 // begin while it is open, no failure leaves it then, no message is lost, and all end when the downstream is back.
 func TestBreakerAgainstModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+		rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 			m := newModel(t, rt)
 			for range rapid.IntRange(0, 150).Draw(rt, "steps") {
 				switch rapid.SampledFrom([]string{"deliver", "deliver", "fail", "fail", "fail", "succeed", "other", "wait", "cancel", "freeze"}).Draw(rt, "step") {

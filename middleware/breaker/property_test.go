@@ -14,15 +14,12 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
-type inBubble struct{ rapid.TB }
-
 // Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call
 // the downstream while the breaker is open, and all is handled within 10 seconds of its return, and the time that the
 // work takes.
 func TestOutageProperty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+		rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 			consumers := rapid.IntRange(1, 40).Draw(rt, "consumers")
 			n := rapid.IntRange(1, 400).Draw(rt, "messages")
 			begins := time.Duration(rapid.IntRange(0, 3000).Draw(rt, "begins in ms")) * time.Millisecond
@@ -84,7 +81,7 @@ func TestManyPoisoned(t *testing.T) {
 // succeed counts.
 func TestFlappingDownstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rapid.Check(inBubble{t}, func(rt *rapid.T) {
+		rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 			up := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "up in ms")) * time.Millisecond
 			down := time.Duration(rapid.IntRange(50, 3000).Draw(rt, "down in ms")) * time.Millisecond
 			s := newSim(t, breaker.Config{})

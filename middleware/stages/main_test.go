@@ -7,7 +7,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -36,6 +35,3 @@ func newRetry(t testing.TB, config middleware.RetryConfig) *middleware.Retry {
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 	return testkit.Must(poison.NewQueue(dead, poison.QueueConfig{}))
 }
-
-// inBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
-type inBubble struct{ rapid.TB }

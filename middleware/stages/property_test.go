@@ -248,7 +248,7 @@ func TestStagesProperty(t *testing.T) {
 	for _, rough := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rough=%v", rough), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				rapid.Check(inBubble{t}, func(rt *rapid.T) {
+				rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
 					w := drawWorld(t, rt, rough)
 					w.run()
 					w.ended()
