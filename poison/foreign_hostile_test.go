@@ -118,7 +118,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 // Feature V2: an origin that a producer forged in another's words is believed as little as one in ours: a letter that
 // the queue writes tells the topic that the message came from.
 func TestForgedForeignOrigin(t *testing.T) {
-	queue := newQueue(t, &sink{}, QueueConfig{})
+	queue := newQueue(&sink{}, QueueConfig{})
 	failure := &classify.Failure{}
 	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
 	for _, key := range []string{
@@ -199,7 +199,7 @@ func TestDeaths(t *testing.T) {
 // Promise P2: what came through a queue for delays is live, and keeps its x-death in its letter and when it is
 // redriven. On a topic of dead letters it is the letter of another, also for the handler there that fails.
 func TestDeathsOfLiveMessages(t *testing.T) {
-	queue := newQueue(t, &sink{}, QueueConfig{})
+	queue := newQueue(&sink{}, QueueConfig{})
 	failure := &classify.Failure{}
 	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
 	msg := died("[" + onceRejected + "]")

@@ -111,10 +111,8 @@ func TestCause(t *testing.T) {
 		hashes[hashStack(stack)] = stack
 	}
 	testkit.Check(t, len(hashes) == 1, "%d hashes for one place: %v", len(hashes), hashes)
-	got := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")})))
-	testkit.Check(t, got == "poison.tracedError", "type chain %q", got)
-	got = errorkind.Types(errors.Join(errors.New("a"), errors.New("b")))
-	testkit.Check(t, got == "*errors.joinError > *errors.errorString", "type chain %q", got)
+	kinds := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")})))
+	testkit.Check(t, kinds == "poison.tracedError", "type chain %q", kinds)
 }
 
 // Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came
@@ -148,7 +146,7 @@ func TestPublishBackoff(t *testing.T) {
 				at = append(at, time.Now())
 				return errors.New("not now")
 			}}
-			queue := newQueue(t, dead, QueueConfig{PublishAttempts: 8, PublishBackoff: first})
+			queue := newQueue(dead, QueueConfig{PublishAttempts: 8, PublishBackoff: first})
 			err := queue.Place(message.NewMessage("m", nil), errors.New("failed"))
 			testkit.Require(t, err != nil && len(at) == 8, "%v %v", err, len(at))
 			for i := range 7 {
@@ -173,7 +171,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 				sizes = append(sizes, size)
 				return classify.ErrTooLarge
 			}}
-			queue := newQueue(t, dead, QueueConfig{WatermillKeys: watermill})
+			queue := newQueue(dead, QueueConfig{WatermillKeys: watermill})
 			queue.limits.total = most
 			failure := &classify.Failure{}
 			for i := range 10 {
@@ -206,7 +204,7 @@ func TestSinksAway(t *testing.T) {
 			return nil
 		}
 		calls := 0
-		_, err := newQueue(t, dead, QueueConfig{}).Middleware(func(*message.Message) ([]*message.Message, error) {
+		_, err := newQueue(dead, QueueConfig{}).Middleware(func(*message.Message) ([]*message.Message, error) {
 			calls++
 			return nil, classify.Permanent(errors.New("failed"))
 		})(message.NewMessage("m", nil))

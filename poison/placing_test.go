@@ -64,7 +64,7 @@ func TestPlacingBegins(t *testing.T) {
 		}, want: []string{"handled"}},
 	} {
 		e := &events{}
-		queue := newQueue(t, &sink{refuse: func(int, string, *message.Message) error { e.add("published"); return nil }}, QueueConfig{})
+		queue := newQueue(&sink{refuse: func(int, string, *message.Message) error { e.add("published"); return nil }}, QueueConfig{})
 		msg := message.NewMessage("id", nil)
 		ctx := placing.With(context.Background(), e)
 		if row.with != nil {
@@ -83,7 +83,7 @@ func TestPlacingBegins(t *testing.T) {
 func TestPlacingWaitsForItsTurn(t *testing.T) {
 	ctx, end := context.WithCancel(context.Background())
 	dead, e := &sink{}, &events{during: end}
-	queue := newQueue(t, dead, QueueConfig{})
+	queue := newQueue(dead, QueueConfig{})
 	msg := message.NewMessageWithContext(placing.With(ctx, e), "id", nil)
 	_, err := queue.Middleware(failing(errors.New("boom")))(msg)
 	testkit.Check(t, chain.IsAborted(err) && dead.tries == 0, "%v, and %d were published", err, dead.tries)
@@ -135,7 +135,7 @@ func TestQueueMasks(t *testing.T) {
 		dead := &sink{}
 		msg := message.NewMessage("id", []byte("hunter2 in the payload stays"))
 		msg.Metadata["secret"] = "hunter2"
-		queue := newQueue(t, dead, QueueConfig{
+		queue := newQueue(dead, QueueConfig{
 			Shared: settings.Shared{Privacy: masking(t, mask)}, MaskMetadata: func(_, value string) string { return mask(value) },
 		})
 		testkit.NoError(t, queue.Place(msg, panicking(errors.New("password=hunter2"))))
@@ -162,16 +162,13 @@ func TestPlaceAfterDeadlineTriesFallbacks(t *testing.T) {
 
 // throughHeaders sends msg as NATS does: names that are none are dropped, newlines become spaces, spaces at the ends
 // go, and an id among the metadata replaces the message's.
-func throughHeaders(t interface {
-	Helper()
-	Fatal(...any)
-}, msg *message.Message) *message.Message {
+func throughHeaders(msg *message.Message) *message.Message {
 	header := http.Header{keyWatermillID: {msg.UUID}}
 	for key, value := range msg.Metadata {
 		header[key] = []string{value}
 	}
 	var wire bytes.Buffer
-	testkit.NoError(t, header.Write(&wire))
+	_ = header.Write(&wire) // which takes anything
 	back := message.NewMessage("", msg.Payload)
 	for lines := textproto.NewReader(bufio.NewReader(&wire)); ; {
 		line, err := lines.ReadLine()
@@ -203,7 +200,7 @@ func TestLetterSurvivesHeaders(t *testing.T) {
 		testkit.Check(t, isLine(value) && isHeaderName(key), "%s is no line: %q", key, value)
 	}
 	testkit.Equal(t, "the key", encoded.Metadata[KeyOriginalKey]+encoded.Metadata[KeyOriginalKey+Base64Suffix], "/wBr")
-	got := testkit.Must(Decode(throughHeaders(t, encoded)))
+	got := testkit.Must(Decode(throughHeaders(encoded)))
 	testkit.Check(t, got.Original.Equals(l.Original), "the original is %v %v", got.Original.UUID, got.Original.Metadata)
 	got.Original, l.Original = nil, nil
 	want, have := fmt.Sprintf("%+v", l), fmt.Sprintf("%+v", got)
@@ -231,10 +228,10 @@ func TestOriginalSurvivesHeaders(t *testing.T) {
 		for key := range encoded.Metadata {
 			testkit.Check(t, !isOrder(key), "%s: the letter carries %q", name, key)
 		}
-		got := Read(throughHeaders(t, encoded))
+		got := Read(throughHeaders(encoded))
 		testkit.Check(t, got.Original.UUID == original.UUID && maps.Equal(got.Original.Metadata, original.Metadata),
 			"%s: id %q, metadata %.100q", name, got.Original.UUID, got.Original.Metadata)
-		staged := throughHeaders(t, encoded)
+		staged := throughHeaders(encoded)
 		unpackInto(staged)
 		if staged.UUID != original.UUID || !maps.Equal(producerMetadata(staged.Metadata), original.Metadata) {
 			t.Errorf("%s, from a stage: id %q, metadata %.100q", name, staged.UUID, staged.Metadata)

@@ -58,7 +58,7 @@ func TestQueueMasksByDefault(t *testing.T) {
 					}
 					return nil
 				}}
-				queue := newQueue(t, taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
+				queue := newQueue(taken, QueueConfig{PublishAttempts: 1, Hooks: Hooks{OnDeadLetter: hook, OnUnplaced: failed, OnPublishError: failed}})
 				msg := message.NewMessage("m", []byte("password=hunter2"))
 				msg.Metadata["password"] = secret
 				_, err := queue.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, c.fail() })(msg)
@@ -192,7 +192,7 @@ func TestQueueSeals(t *testing.T) {
 	dead := &sink{}
 	var told Letter
 	hooks := Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told = l }}
-	queue := newQueue(t, dead, QueueConfig{Shared: settings.Shared{Seal: s}, Hooks: hooks})
+	queue := newQueue(dead, QueueConfig{Shared: settings.Shared{Seal: s}, Hooks: hooks})
 	msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
 	msg.Metadata["customer"], msg.Metadata["tenant"] = "Ada Lovelace", "eu"
 	msg.Metadata[KeySealed] = "9" // of a producer, it is no mark of ours

@@ -211,7 +211,7 @@ type running struct {
 
 func start(t *testing.T, topic string, dead message.Publisher, config QueueConfig, handle message.HandlerFunc) *running {
 	t.Helper()
-	queue := newQueue(t, dead, config)
+	queue := newQueue(dead, config)
 	router := testkit.Must(
 		message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{}))
 	r := &running{gochannel.NewGoChannel(gochannel.Config{}, nil), t, topic, router, &sink{}}
@@ -240,10 +240,6 @@ func failing(err error) message.HandlerFunc {
 	}
 }
 
-func newQueue(t interface {
-	Helper()
-	Fatal(...any)
-}, dead message.Publisher, config QueueConfig) *Queue {
-	t.Helper()
+func newQueue(dead message.Publisher, config QueueConfig) *Queue {
 	return testkit.Must(NewQueue(dead, config))
 }

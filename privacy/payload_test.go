@@ -11,8 +11,7 @@ import (
 
 func redactorOf(t testing.TB, paths ...string) *privacy.Redactor {
 	t.Helper()
-	r := testkit.Must(privacy.New(privacy.Rules{Payload: paths}))
-	return r
+	return testkit.Must(privacy.New(privacy.Rules{Payload: paths}))
 }
 
 // Feature D14: a path masks what it leads to, and all other bytes of the payload stay.

@@ -38,8 +38,7 @@ type known struct {
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b := testkit.Must(hex.DecodeString(s))
-	return b
+	return testkit.Must(hex.DecodeString(s))
 }
 
 // Feature D14: envelopes of earlier versions open for ever. The bytes are also computed here, without the package, from
