@@ -180,16 +180,11 @@ func TestUnmasked(t *testing.T) {
 	testkit.Check(t, secretIn(got.out) == "" && got.code != 0, "without a record: %s", got.out)
 }
 
-// Promise P2: an export is whole, and import makes the same letter of it. What was masked is not imported.
+// Promise P2: an export is whole, and TestExportImport makes the same letters of it. What was masked is not imported.
 func TestMaskedExport(t *testing.T) {
-	s, other := leaky(t), newShop(t)
-	other.input(s.pipe("export", "--masked").out, "import", "-", "--yes").wants(t, 2, "--masked")
-	whole := s.pipe("export").out
-	other.input(whole, "import", "-", "--yes").wants(t, 0)
-	before := testkit.Must(s.store.Get(t.Context(), 1))
-	after, err := other.store.Get(t.Context(), 1)
-	testkit.Check(t, err == nil && string(before.Original.Payload) == string(after.Original.Payload) &&
-		before.Original.Metadata["customer"] == after.Original.Metadata["customer"], "%v: %v", after, err)
+	s := leaky(t)
+	s.pipe("export").wants(t, 0, "Jane Fakename", "4111111111111111", "hunter2")
+	newShop(t).input(s.pipe("export", "--masked").out, "import", "-", "--yes").wants(t, 2, "--masked")
 }
 
 // A file of rules that is wrong is an error that names the rule.
