@@ -122,21 +122,13 @@ func TestCampaign(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-race=false", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the program: %v\n%s", err, out)
 	}
-	address := map[string]func(testing.TB){
-		"kafka":    func(t testing.TB) { services.Kafka(t) },
-		"rabbitmq": func(t testing.TB) { services.AMQP(t) },
-		"postgres": func(t testing.TB) { services.Postgres(t) },
-		"mariadb":  func(t testing.TB) { services.MySQL(t) },
-	}
 	// Those of a pair have no server in common.
 	for kind, pair := range map[string][]string{"brokers": {"kafka", "rabbitmq"}, "tables": {"postgres", "mariadb"}} {
 		t.Run(kind, func(t *testing.T) {
 			for _, name := range pair {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					for _, server := range serversOf[name] {
-						address[server](t)
-					}
+					services.Need(t, serversOf[name]...)
 					campaignOf(t, program, name, seed)
 				})
 			}

@@ -17,23 +17,16 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-var rows = []struct {
-	on   string
-	need func(testing.TB)
-}{
-	{"kafka", func(t testing.TB) { services.Kafka(t) }},
-	{"rabbitmq", func(t testing.TB) { services.AMQP(t) }},
-	{"postgres", func(t testing.TB) { services.Postgres(t) }},
-}
+var brokers = []string{"kafka", "rabbitmq", "postgres"}
 
 // Promise P3: a rolling deploy of three instances under load cuts off no handler, and no message is handled twice or
 // dead-lettered for it.
 func TestRollingDeploy(t *testing.T) {
-	for _, row := range rows {
-		t.Run(row.on, func(t *testing.T) {
+	for _, on := range brokers {
+		t.Run(on, func(t *testing.T) {
 			t.Parallel()
-			row.need(t)
-			deploys(t, "-on", row.on)
+			services.Need(t, on)
+			deploys(t, "-on", on)
 		})
 	}
 }
@@ -59,11 +52,11 @@ func deploys(t *testing.T, args ...string) *Result {
 // context ends when the drain does.
 func TestHandlerThatNeverEnds(t *testing.T) {
 	const drain, rest = time.Second, 3 * time.Second
-	for _, row := range rows {
-		t.Run(row.on, func(t *testing.T) {
+	for _, on := range brokers {
+		t.Run(on, func(t *testing.T) {
 			t.Parallel()
-			row.need(t)
-			plan := parse([]string{"-on", row.on})
+			services.Need(t, on)
+			plan := parse([]string{"-on", on})
 			s := testkit.Must(openSource(t.Context(), plan))
 			defer func() { testkit.NoError(t, s.close()) }()
 			sub := testkit.Must(s.subscribe())

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/IBM/sarama"
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/crash/crashtest"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -30,27 +26,8 @@ func on(partitions int) crashtest.Run {
 // Promises P1 and P7, end to end on Kafka: whenever the consumer is killed, nothing is lost and nothing happens twice.
 func TestDemo(t *testing.T) {
 	services.Kafka(t)
-	nothingIsLeft(t, on(3).Keeps(t, 1, crash.Plan{Kills: 1, KillAt: 1}))
-	nothingIsLeft(t, on(1).Keeps(t, 2, crash.Plan{Kills: 1, KillAt: 35}))
-}
-
-func nothingIsLeft(t *testing.T, topic string) {
-	t.Helper()
-	admin := testkit.Must(sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig()))
-	defer admin.Close()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		topics := testkit.Must(admin.ListTopics())
-		var left []string
-		for name := range topics {
-			if strings.HasPrefix(name, topic) {
-				left = append(left, name)
-			}
-		}
-		if left == nil {
-			return
-		}
-		testkit.Require(t, !time.Now().After(deadline), "left behind: %q", left)
-	}
+	crashtest.NothingIsLeft(t, on(3).Keeps(t, 1, crash.Plan{Kills: 1, KillAt: 1}))
+	crashtest.NothingIsLeft(t, on(1).Keeps(t, 2, crash.Plan{Kills: 1, KillAt: 35}))
 }
 
 // What cannot be done is an error that says what to do, before anything is made on Kafka.

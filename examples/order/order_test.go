@@ -13,8 +13,7 @@ import (
 // Feature R13, as people are shown it: with Ordered no account lacks money, whatever fails.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	services.Kafka(t)
-	services.Postgres(t)
+	services.Need(t, "kafka", "postgres")
 	out, err := exec.CommandContext(t.Context(), program(t), "-demo", "-messages", "800", "-within", "5m").CombinedOutput()
 	t.Logf("%s", out)
 	if err != nil || !bytes.Contains(out, []byte(`"ordered":true,"messages":800,"applied":800,"out_of_order":0`)) {
@@ -26,10 +25,9 @@ func TestDemo(t *testing.T) {
 // "make chaos-order" is the same at length.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	services.Kafka(t)
-	services.AMQP(t)
+	services.Need(t, "kafka", "rabbitmq")
 	built := program(t)
-	for database, server := range map[string]func(testing.TB) string{"postgres": services.Postgres, "mariadb": services.MySQL} {
+	for _, database := range []string{"postgres", "mariadb"} {
 		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"},
 			"rabbitmq": {"-messages", "600", "-stops=false"}, "tables": {"-messages", "600", "-stops=false"}} {
 			if broker == "rabbitmq" && database == "mariadb" {
@@ -37,7 +35,7 @@ func TestOrder(t *testing.T) {
 			}
 			t.Run(broker+"/"+database, func(t *testing.T) {
 				t.Parallel()
-				server(t)
+				services.Need(t, database)
 				var said bytes.Buffer
 				if database == "mariadb" {
 					more = append(slices.Clone(more), "-stops=false") // each takes as long as a session

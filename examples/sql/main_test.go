@@ -19,8 +19,7 @@ func on(database string) crashtest.Run {
 // Promises P1 and P7, and feature D9, end to end on tables: whenever the consumer is killed, nothing is lost and
 // nothing happens twice.
 func TestDemo(t *testing.T) {
-	services.Postgres(t)
-	services.MySQL(t)
+	services.Need(t, "postgres", "mariadb")
 	on(crash.Postgres).Keeps(t, 1, crash.Plan{Kills: 1, KillAt: 1})
 	on(crash.MySQL).Keeps(t, 2, crash.Plan{Kills: 1, KillAt: 35})
 	on(crash.Postgres).Keeps(t, 3, crash.Plan{Kills: 5, KillAt: 6})

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
+	"github.com/watermill-spillway/spillway/examples/internal/crash/crashtest"
 	"github.com/watermill-spillway/spillway/examples/internal/leaks"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
@@ -37,7 +35,7 @@ func whole(t *testing.T, plan *Plan) Result {
 	if result.Unhandled == 0 && result.Applied+result.AppliedAfterRedrive+result.Remaining != len(different) {
 		t.Errorf("the sums are not %d: %s", len(different), result.JSON())
 	}
-	nothingIsLeft(t, plan.Topic)
+	crashtest.NothingIsLeft(t, plan.Topic)
 	return result
 }
 
@@ -87,22 +85,6 @@ func TestUnhandled(t *testing.T) {
 	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.down.refused.Load() > 0, nil })
 	r := whole(t, plan)
 	testkit.Check(t, r.Unhandled != 0 && r.LiveBehindFailure == 0, "%v", r.JSON())
-}
-
-func nothingIsLeft(t *testing.T, topic string) {
-	t.Helper()
-	admin := testkit.Must(sarama.NewClusterAdmin(services.Kafka(t), sarama.NewConfig()))
-	defer admin.Close()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		topics := testkit.Must(admin.ListTopics())
-		groups := testkit.Must(admin.ListConsumerGroups())
-		left := slices.AppendSeq(slices.Collect(maps.Keys(topics)), maps.Keys(groups))
-		left = slices.DeleteFunc(left, func(name string) bool { return !strings.HasPrefix(name, topic) })
-		if len(left) == 0 {
-			return
-		}
-		testkit.Require(t, !time.Now().After(deadline), "left behind: %q", left)
-	}
 }
 
 // What cannot be done is an error that says what to do, before anything is made on Kafka.

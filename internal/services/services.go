@@ -73,6 +73,14 @@ func NATS(t testing.TB) string {
 	return address(t, "nats")
 }
 
+// Need skips the test unless all these servers, by their names for Lookup, are there.
+func Need(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		address(t, name)
+	}
+}
+
 // Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb, nats or
 // prometheus.
 func Lookup(name string) (string, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -18,11 +17,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Both sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
 	services.AMQP(t)
-	var out strings.Builder
-	testkit.NoError(t, (plan{rounds: 1, messages: 30, kinds: []string{amqp091.QueueTypeQuorum}, prefetches: []int{1}}).run(t.Context(), &out))
+	p := plan{rounds: 1, messages: 30, kinds: []string{amqp091.QueueTypeQuorum}, prefetches: []int{1}}
 	var want []string
 	for _, percent := range percents {
 		want = append(want, fmt.Sprintf("failing_percent=%d good_per_s each_confirmed_per_s ratio? share? share_each_confirmed?", percent))
 	}
-	testkit.NoError(t, harness.Complete(out.String(), want...))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, want...))
 }

@@ -120,6 +120,15 @@ func Message() *message.Message {
 	return msg
 }
 
+// Measures runs a program, and returns an error unless it measures to the end and its lines are Complete.
+func Measures(ctx context.Context, run func(context.Context, io.Writer) error, want ...string) error {
+	var out strings.Builder
+	if err := run(ctx, &out); err != nil {
+		return err
+	}
+	return Complete(out.String(), want...)
+}
+
 // Complete returns an error unless out has a line for each of want, in order, with the figures that it names: above
 // zero, of any value if the name ends with a question mark, or of a value after an equals sign.
 func Complete(out string, want ...string) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Every side is measured to the end, and a line says what is asked for. What it says is not judged here.
 func TestFigures(t *testing.T) {
-	services.Postgres(t)
-	services.MySQL(t)
-	var out strings.Builder
+	services.Need(t, "postgres", "mariadb")
 	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rounds: 1, round: 20 * time.Millisecond, keys: 2_000, few: 100, claims: 20}
-	testkit.NoError(t, p.run(t.Context(), &out))
 	var want []string
 	for _, side := range []string{"postgres driver=pgx store=pgxstore", "postgres driver=pgx store=pgxstore",
 		"postgres driver=pgx", "postgres driver=pgx", "postgres driver=lib/pq", "mariadb driver=go-sql-driver",
@@ -28,5 +24,5 @@ func TestFigures(t *testing.T) {
 		want = append(want, "mode=transaction consumers handler_own_tx_per_s with_receiver_per_s ratio db="+side)
 	}
 	want = append(want, "figure=idempotency_growth claim_us", "keys=2000 claim_us ratio ratio_during_purge")
-	testkit.NoError(t, harness.Complete(out.String(), want...))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, want...))
 }

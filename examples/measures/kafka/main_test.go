@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/examples/internal/leaks"
@@ -15,9 +14,9 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // Both sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
 	services.Kafka(t)
-	var out strings.Builder
-	testkit.NoError(t, (plan{rounds: 1, happy: 200, deadLetters: 20}).run(t.Context(), &out))
+	p := plan{rounds: 1, happy: 200, deadLetters: 20}
 	// What a tenth adds is a difference, which may be less than the noise.
-	testkit.NoError(t, harness.Complete(out.String(), "bare_per_s spillway_per_s ratio",
-		"failing_percent=10 confirmed_publish_us? dead_letter_us? ratio?", "failing_percent=100 confirmed_publish_us dead_letter_us ratio"))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, "bare_per_s spillway_per_s ratio",
+		"failing_percent=10 confirmed_publish_us? dead_letter_us? ratio?",
+		"failing_percent=100 confirmed_publish_us dead_letter_us ratio"))
 }

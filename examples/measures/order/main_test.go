@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +14,9 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
-	services.Kafka(t)
-	services.Postgres(t)
+	services.Need(t, "kafka", "postgres")
 	p := plan{rounds: 1, keys: 10, lanes: 4, work: time.Millisecond, one: 5, many: 100, parked: 50, stocks: []int{20}, costs: 30}
-	var out strings.Builder
-	testkit.NoError(t, p.run(t.Context(), &out))
 	const one, parked, costs = "lanes=1 per_s", "keys parked_per_s drained_per_s", "parked=20 look_up_ns? park_us drain_us take_over_ms"
-	testkit.NoError(t, harness.Complete(out.String(), "figure=database", one, "lanes=4 per_s times_one", one, "lanes=4 per_s times_one",
-		"lanes=4 per_s of_failure_free parked", parked, parked, costs, costs))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, "figure=database", one, "lanes=4 per_s times_one", one,
+		"lanes=4 per_s times_one", "lanes=4 per_s of_failure_free parked", parked, parked, costs, costs))
 }

@@ -15,8 +15,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // Each phase has its lines, with the messages of both topics and the tables. What they say is not judged here.
 func TestFigures(t *testing.T) {
-	services.Kafka(t)
-	services.Postgres(t)
+	services.Need(t, "kafka", "postgres")
 	var out strings.Builder
 	const short = 2 * time.Second
 	p := plan{phase: short, pinned: short, interval: short, rate: 50, keys: 10}

@@ -18,8 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, reader) }
 
 // All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
-	services.Redis(t)
-	services.NATS(t)
+	services.Need(t, "redis", "nats")
 	for _, b := range brokers {
 		var out strings.Builder
 		testkit.NoError(t, (plan{rounds: 1, happy: 50, deadLetters: 10}).run(t.Context(), &out, b))

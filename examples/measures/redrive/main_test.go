@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/watermill-spillway/spillway/examples/internal/leaks"
@@ -14,12 +13,9 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // All sides are measured to the end, and the lines say what is asked for. What they say is not judged here.
 func TestFigures(t *testing.T) {
-	services.Kafka(t)
-	services.Postgres(t)
+	services.Need(t, "kafka", "postgres")
 	p := plan{rounds: 1, letters: 40}
 	testkit.NoError(t, p.parse("4", "200x100ms"))
-	var out strings.Builder
-	testkit.NoError(t, p.run(t.Context(), &out))
 	compared := "concurrency raw_publish_per_s per_s ratio?"
-	testkit.NoError(t, harness.Complete(out.String(), compared, compared, compared, compared, "rate per_s letters fastest_second"))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, compared, compared, compared, compared, "rate per_s letters fastest_second"))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +15,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Every question is asked on each database, and a line says what is asked for. What it says is not judged here.
 func TestFigures(t *testing.T) {
-	services.Postgres(t)
-	services.MySQL(t)
-	var out strings.Builder
+	services.Need(t, "postgres", "mariadb")
 	p := plan{databases: []string{"postgres", "mariadb", "sqlite"}, rows: 300, asks: 2, round: 20 * time.Millisecond}
-	testkit.NoError(t, p.run(t.Context(), &out))
 	var want []string
 	for _, db := range p.databases {
 		put := "figure=store_put_per_s writers per_s db=" + db
@@ -30,5 +26,5 @@ func TestFigures(t *testing.T) {
 			want = append(want, "figure=store_ms p50 p99 db="+db)
 		}
 	}
-	testkit.NoError(t, harness.Complete(out.String(), want...))
+	testkit.NoError(t, harness.Measures(t.Context(), p.run, want...))
 }
