@@ -8,76 +8,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/due"
 	"github.com/watermill-spillway/spillway/internal/services"
 	"github.com/watermill-spillway/spillway/internal/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
-// pauses notes the longest time in which nothing was handled.
-type pauses struct {
-	mu      sync.Mutex
-	last    time.Time
-	longest time.Duration
-	n       int
-}
-
-func (p *pauses) handled() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	if p.longest = max(p.longest, now.Sub(p.last)); p.last.IsZero() {
-		p.longest = 0
-	}
-	p.last = now
-	p.n++
-}
-
-// since returns the longest pause since the last call.
-func (p *pauses) since() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	defer func() { p.longest = 0 }()
-	return p.longest
-}
-
-func (p *pauses) count() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.n
-}
-
-// How long thirty stages of a service, and a live topic, stand still when an instance joins and leaves.
+// Feature R5: an instance that joins or leaves interrupts the stages of the others for a moment, and no live topic.
 func TestDeploy(t *testing.T) {
-	if !whole {
-		t.Skip("it holds nothing: make footprint runs it")
+	topics, rounds := 3, 1
+	if whole {
+		topics, rounds = 30, 5
 	}
-	const topics, rounds = 30, 5
 	brokers, prefix := services.Kafka(t), "deploy-"+rand.Text()
-	var staged, live pauses
-	pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{AllowLossyTopics: true}))
-	var names []string
+	names := []string{prefix}
 	for i := range topics {
 		names = append(names, fmt.Sprintf("%s-%d", prefix, i))
 	}
-	testkit.NoError(t, pub.InitializeTopics(append(names, prefix)...))
-	instance := func() (stop func()) {
-		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix, wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
+	pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{AllowLossyTopics: true}))
+	testkit.NoError(t, pub.InitializeTopics(names...))
+	instance := func(log watermill.LoggerAdapter) (stop func()) {
+		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix,
+			wmkafka.SubscriberConfig{Shared: settings.Shared{Logger: log}}, wmkafka.PublisherConfig{})
 		testkit.NoError(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		ctx = due.With(ctx, due.Stage{
+		ctx, cancel := context.WithCancel(due.With(t.Context(), due.Stage{
 			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
-			Take:  func(msg *message.Message) { staged.handled(); msg.Ack() },
-		})
+			Take:  func(msg *message.Message) { msg.Ack() },
+		}))
 		var subs []message.Subscriber
-		for _, name := range names {
-			sub, err := subscriber(name, name)
-			if err == nil {
-				_, err = sub.Subscribe(ctx, name)
-			}
-			testkit.NoError(t, err)
+		for _, name := range names[1:] {
+			sub := testkit.Must(subscriber(name, name))
+			testkit.Must(sub.Subscribe(ctx, name))
 			subs = append(subs, sub)
 		}
 		return func() {
@@ -88,48 +53,43 @@ func TestDeploy(t *testing.T) {
 			testkit.NoError(t, waiting.Close())
 		}
 	}
-	first := instance()
-	sub := testkit.Must(wmkafka.NewSubscriber(brokers, prefix+"-live", wmkafka.SubscriberConfig{}))
+	again := func(log *testkit.Log) []testkit.Line { return log.Lines(watermill.InfoLogLevel, "the next one began") }
+	live, staged := &testkit.Log{}, &testkit.Log{}
+	sub := testkit.Must(wmkafka.NewSubscriber(brokers, prefix+"-live", wmkafka.SubscriberConfig{
+		Shared: settings.Shared{Logger: live}}))
 	messages := testkit.Must(sub.Subscribe(t.Context(), prefix))
+	first := instance(staged)
+	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		for msg := range messages {
-			live.handled()
 			msg.Ack()
 		}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
 	running.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			for _, topic := range []string{prefix, names[i%topics]} {
-				testkit.NoError(t, pub.Publish(topic, message.NewMessage(rand.Text(), nil)))
-			}
+			testkit.NoError(t, pub.Publish(names[i%len(names)], message.NewMessage(rand.Text(), nil)))
 		}
 	})
-	more := func() {
-		n := staged.count()
-		testkit.Eventually(t, "stages go on", func() bool { return staged.count() > n+100 })
-		time.Sleep(2 * time.Second)
+	interrupted := func(what string) {
+		before := len(again(staged))
+		testkit.Eventually(t, what+" is a rebalance", func() bool { return len(again(staged)) > before })
 	}
-	report := func(what string) {
-		t.Logf("%s: the longest pause of the stages was %s, of the live topic %s", what, staged.since().Round(time.Millisecond), live.since().Round(time.Millisecond))
-	}
-	more()
-	staged.since()
-	live.since()
-	more()
-	report("nothing happens")
 	for range rounds {
-		last := instance()
-		more()
-		report("an instance joins")
+		last := instance(watermill.NopLogger{})
+		interrupted("an instance that joins")
 		last()
-		more()
-		report("an instance leaves")
+		interrupted("an instance that leaves")
 	}
 	cancel()
 	first()
 	testkit.NoError(t, sub.Close())
 	running.Wait()
 	testkit.NoError(t, pub.Close())
+	for _, line := range again(staged) {
+		lasted := testkit.Must(time.ParseDuration(fmt.Sprint(line.Fields["lasted"])))
+		t.Logf("the stages were interrupted for %s", lasted)
+		testkit.Check(t, lasted <= 2*time.Second, "the stages were interrupted for %s", lasted)
+	}
+	testkit.Equal(t, "interruptions of the live topic", len(again(live)), 0)
 }

@@ -118,18 +118,14 @@ func (s setup) settled(t *testing.T) (count footprint.Count) {
 	return count
 }
 
-// cost is what stages add to a service.
-func cost(t *testing.T, s setup, handlers int) footprint.Count {
-	t.Helper()
-	return beyond(t, s, handlers, without(t, s, handlers))
-}
-
+// without is what a service has without stages.
 func without(t *testing.T, s setup, handlers int) footprint.Count {
 	t.Helper()
 	s.stages = nil
 	return run(t, s, handlers)
 }
 
+// beyond is what stages add to that.
 func beyond(t *testing.T, s setup, handlers int, before footprint.Count) footprint.Count {
 	t.Helper()
 	more := run(t, s, handlers).Minus(before)
@@ -211,6 +207,7 @@ func TestRabbitMQ(t *testing.T) {
 		sub := testkit.Must(wmamqp.NewSubscriber(uri, wmamqp.SubscriberConfig{}))
 		config.Publisher, config.Subscriber = pub, func(string, string) (message.Subscriber, error) { return sub, nil }
 	}
-	more := cost(t, s, handlersToCount())
+	n := handlersToCount()
+	more := beyond(t, s, n, without(t, s, n))
 	testkit.Check(t, more.Sockets <= 2, "%s", more)
 }
