@@ -20,7 +20,7 @@ const runbooks = "https://github.com/watermill-spillway/spillway/blob/main/docs/
 
 // Feature O3: each alert has what a person needs at night, and its runbook exists.
 func TestEachAlert(t *testing.T) {
-	page := read(t, "../../../docs/alerts.md")
+	page := read("../../../docs/alerts.md")
 	_, found := load(t)
 	for name, r := range found {
 		for what, value := range map[string]string{
@@ -100,7 +100,7 @@ func TestEachAlertIsTested(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		testkit.NoError(t, yaml.Unmarshal([]byte(read(t, folder+"testdata/"+name+".yml")), &tests))
+		testkit.NoError(t, yaml.Unmarshal([]byte(read(folder+"testdata/"+name+".yml")), &tests))
 		if len(tests.Order) != 5 || tests.Order[0] != "spillway-limits" || tests.Order[1] != "spillway-counts" {
 			t.Errorf(folder+"testdata/%s.yml has the group_eval_order %v: name all groups, or promtool evaluates them in a random order", name, tests.Order)
 		}
@@ -180,8 +180,4 @@ func load(t *testing.T) (records, found map[string]rule) {
 	return records, found
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	content := testkit.Must(os.ReadFile(path))
-	return string(content)
-}
+func read(path string) string { return string(testkit.Must(os.ReadFile(path))) }

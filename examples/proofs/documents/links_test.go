@@ -34,7 +34,7 @@ func tree(t *testing.T, suffix string, visit func(path, text string)) {
 			return filepath.SkipDir
 		}
 		if !entry.IsDir() && strings.HasSuffix(path, suffix) {
-			visit(path, read(t, path))
+			visit(path, read(path))
 		}
 		return nil
 	}))
@@ -44,11 +44,11 @@ func tree(t *testing.T, suffix string, visit func(path, text string)) {
 func defined(t *testing.T) []string {
 	t.Helper()
 	var ids []string
-	for _, row := range rowOf.FindAllStringSubmatch(read(t, "docs/promises.md"), -1) {
+	for _, row := range rowOf.FindAllStringSubmatch(read("docs/promises.md"), -1) {
 		ids = append(ids, row[1])
 	}
 	testkit.Require(t, len(ids) >= 80, "docs/promises.md defines %d ids: its tables are not read", len(ids))
-	for _, row := range suiteRow.FindAllStringSubmatch(read(t, "conformance/features.go"), -1) {
+	for _, row := range suiteRow.FindAllStringSubmatch(read("conformance/features.go"), -1) {
 		ids = append(ids, row[1])
 	}
 	return ids
@@ -97,7 +97,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %q, where there is no file", path, link[1])
-			} else if link[2] != "" && !slices.Contains(anchors(read(t, target)), link[2]) {
+			} else if link[2] != "" && !slices.Contains(anchors(read(target)), link[2]) {
 				t.Errorf("%s links to %q, where there is no heading %q", path, link[1], link[2])
 			}
 		}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // The quick start of the README is the code of Example, to the letter and at most 10 lines.
 func TestReadmeQuickStartCompiles(t *testing.T) {
-	readme, source := read(t, "README.md"), read(t, "example_test.go")
+	readme, source := read("README.md"), read("example_test.go")
 	_, rest, _ := strings.Cut(readme, "## Quick start\n\n```go\n")
 	shown, _, ok := strings.Cut(rest, "```")
 	_, rest, _ = strings.Cut(source, "// begin quick start\n")
@@ -38,11 +38,7 @@ func TestReadmeQuickStartCompiles(t *testing.T) {
 	testkit.Check(t, lines <= 10, "%d lines", lines)
 }
 
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text := testkit.Must(os.ReadFile(name))
-	return string(text)
-}
+func read(name string) string { return string(testkit.Must(os.ReadFile(name))) }
 
 // Each item of docs/security.md names a test, and each test that a document names exists.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
@@ -68,8 +64,8 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 
 // docs/dead-letters.md has each reason that Spillway sets.
 func TestReasonsAreDocumented(t *testing.T) {
-	_, reasons, _ := strings.Cut(read(t, "docs/dead-letters.md"), "### Reasons")
-	set := regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"$`).FindAllStringSubmatch(read(t, "classify/class.go"), -1)
+	_, reasons, _ := strings.Cut(read("docs/dead-letters.md"), "### Reasons")
+	set := regexp.MustCompile(`(?m)^\tReason\w+ += "(\w+)"$`).FindAllStringSubmatch(read("classify/class.go"), -1)
 	testkit.Require(t, len(set) >= 10, "classify/class.go sets %d reasons: it is not read", len(set))
 	for _, reason := range set {
 		testkit.Check(t, strings.Contains(reasons, "`"+reason[1]+"`"),

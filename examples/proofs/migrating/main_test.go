@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 
 // Each statement of docs/migrating.md has a test here, and each test is named there.
 func TestMigratingStatementsAreTested(t *testing.T) {
-	page := read(t, "../../../docs/migrating.md")
+	page := read("../../../docs/migrating.md")
 	files := testkit.Must(filepath.Glob("*_test.go"))
 	for _, file := range files {
-		for line := range strings.Lines(read(t, file)) {
+		for line := range strings.Lines(read(file)) {
 			if rest, ok := strings.CutPrefix(line, "func TestMigrating"); ok {
 				name, _, _ := strings.Cut("TestMigrating"+rest, "(")
 				testkit.Check(t, name == "TestMigratingStatementsAreTested" || strings.Contains(page, "`"+name+"`"),
@@ -36,15 +36,11 @@ func TestMigratingStatementsAreTested(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text := testkit.Must(os.ReadFile(path))
-	return string(text)
-}
+func read(path string) string { return string(testkit.Must(os.ReadFile(path))) }
 
 // Promise P7: after docs/upgrading.md's rename of a service, what was applied before is absorbed.
 func TestRenamedService(t *testing.T) {
-	_, rest, found := strings.Cut(read(t, "../../../docs/upgrading.md"), "```sql\n")
+	_, rest, found := strings.Cut(read("../../../docs/upgrading.md"), "```sql\n")
 	rename, _, _ := strings.Cut(rest, "```")
 	testkit.Require(t, found, "docs/upgrading.md has no statement")
 	for renamed, want := range map[bool]map[string]string{true: {"shop": "applied", "store": "absorbed"}, false: {"shop": "applied", "store": "applied"}} {

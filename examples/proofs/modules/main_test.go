@@ -73,11 +73,7 @@ func (p *published) write(path, text string) {
 	testkit.NoError(p.t, os.WriteFile(path, []byte(text), 0o644))
 }
 
-func (p *published) read(path string) string {
-	p.t.Helper()
-	text := testkit.Must(os.ReadFile(path))
-	return string(text)
-}
+func read(path string) string { return string(testkit.Must(os.ReadFile(path))) }
 
 // compiles returns the versions of all that a module compiles, with its tests, by itself or in the workspace.
 func (p *published) compiles(folder string, env []string, flags ...string) string {
@@ -98,11 +94,11 @@ func TestModules(t *testing.T) {
 			p := &published{t, p.cache, p.env}
 			at := filepath.Join(root, folder)
 			file := filepath.Join(t.TempDir(), "go.mod")
-			want := p.read(filepath.Join(at, "go.mod"))
+			want := read(filepath.Join(at, "go.mod"))
 			p.write(file, want)
-			p.write(strings.TrimSuffix(file, "mod")+"sum", p.read(filepath.Join(at, "go.sum")))
+			p.write(strings.TrimSuffix(file, "mod")+"sum", read(filepath.Join(at, "go.sum")))
 			p.do(at, "mod", "tidy", "-modfile="+file)
-			if got := p.read(file); got != want {
+			if got := read(file); got != want {
 				t.Errorf("go.mod is not tidy: it becomes\n%s", got)
 			}
 			if p.compiles(at, p.env, "-modfile="+file) != p.compiles(at, os.Environ()) {
