@@ -1,6 +1,6 @@
 package testkit
 
-import "pgregory.net/rapid"
+import "testing"
 
 // InBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
-type InBubble struct{ rapid.TB }
+type InBubble struct{ testing.TB }
