@@ -40,6 +40,7 @@ const (
 	killTaken     = "before a publish"
 	killPublished = "after a publish, before the mark"
 	killMarked    = "after a mark, before the next publish"
+	killDecided   = "after a policy has decided"
 )
 
 func (o order) work() error {
@@ -47,20 +48,29 @@ func (o order) work() error {
 	ctx, stop := child.Context()
 	defer stop()
 	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
-	all := testkit.Must(campaigns.New(ctx, store, config))
+	with := config
+	if o.Kill == killDecided {
+		with = standing()
+	}
+	all := testkit.Must(campaigns.New(ctx, store, with))
 	die := func(step string, calls int) {
 		if step == o.Kill && calls >= o.After {
 			child.Kill()
 		}
 	}
-	if o.Kill == killStart {
+	if o.Kill == killStart || o.Kill == killDecided {
 		go func() {
 			for ; ; time.Sleep(time.Millisecond) {
-				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && open[0].Selected > 0 {
-					die(killStart, o.After)
+				if open, err := all.List(ctx, campaigns.List{}); err == nil && len(open) > 0 && (open[0].Selected > 0 || o.Kill == killDecided) {
+					die(o.Kill, o.After)
 				}
 			}
 		}()
+		for ; o.Kill == killDecided && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if err := all.Look(ctx); err != nil {
+				return err
+			}
+		}
 		r := request
 		r.Concurrency = o.Concurrency
 		_, err := all.Start(ctx, r)
@@ -114,7 +124,13 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		for _, o := range kills {
 			o.Concurrency = concurrency
 			o.Driver, o.Address = child.Driver(d.Name), address
-			child.Killed(t, o)
+			cmd := child.Command(t, o)
+			stdin, err := cmd.StdinPipe()
+			testkit.NoError(t, err)
+			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
+			err = cmd.Run()
+			inTime.Stop()
+			testkit.Require(t, err != nil, "the process was not killed %s", o.Kill)
 			if o.Kill == killStart { // as if half a minute had gone by
 				testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`))
 			}

@@ -3,6 +3,7 @@ package campaigns_test
 import (
 	"database/sql"
 	"fmt"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -255,6 +258,38 @@ func TestPolicy_instances(t *testing.T) {
 		testkit.Equal(t, "campaigns of a day, asked again", len(decide()), 3)
 		p.wait(24*time.Hour + time.Minute)
 		testkit.Equal(t, "campaigns of the next day", len(decide()), 5)
+	})
+}
+
+// Feature V14: processes that are killed when a policy has decided leave one campaign, and another goes on with it.
+func TestPolicy_killed(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db := d.Open(t, address)
+		store := fixture.StoreOn(t, db)
+		all := open(t, store, standing())
+		fixture.Publish(t, store, "orders.dlq", fixture.Several(60)...)
+		var killed sync.WaitGroup
+		for range 3 {
+			cmd := child.Command(t, order{Kill: killDecided, Driver: child.Driver(d.Name), Address: address})
+			stdin := testkit.Must(cmd.StdinPipe())
+			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
+			killed.Go(func() {
+				defer inTime.Stop()
+				err := cmd.Run()
+				_, is := err.(*exec.ExitError)
+				testkit.Check(t, is, "the process was not killed: %v", err)
+			})
+		}
+		killed.Wait()
+		testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`)) // as if half a minute had gone by
+		testkit.NoError(t, all.Look(t.Context()))
+		found := testkit.Must(all.List(t.Context(), campaigns.List{}))
+		testkit.Require(t, len(found) == 1, "%+v", found)
+		out := &fixture.Outbox{}
+		run(t, open(t, store, config), out, quick)
+		p := &policies{T: t, db: db, store: store, all: all, out: out}
+		p.end(found[0].ID)
+		wantIDs(t, out, 60)
 	})
 }
 
