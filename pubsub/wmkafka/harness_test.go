@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -253,30 +252,12 @@ func (c *cluster) run(sub message.Subscriber, attach func(*message.Router), hand
 	})
 }
 
-// sink is a publisher that keeps what it is given.
-type sink struct {
-	lock     sync.Mutex
-	messages []*message.Message
-}
-
-func (s *sink) Publish(_ string, messages ...*message.Message) error {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	s.messages = append(s.messages, messages...)
-	return nil
-}
-
-func (s *sink) Close() error { return nil }
-
-func (s *sink) all() []*message.Message {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	return append([]*message.Message(nil), s.messages...)
-}
+// sink is a publisher of letters that keeps them.
+type sink struct{ testkit.Kept }
 
 func (s *sink) letters(t testing.TB) (letters []poison.Letter) {
 	t.Helper()
-	for _, msg := range s.all() {
+	for _, msg := range s.Taken() {
 		letters = append(letters, testkit.Must(poison.Decode(msg)))
 	}
 	return letters

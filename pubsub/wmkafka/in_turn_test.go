@@ -207,7 +207,7 @@ func (d deliveries) fails() *message.Message {
 	return msg
 }
 
-// A publisher may take its time with a failed message if nothing waits for it: no next message, and none of its key.
+// Feature R5: a publisher may take its time with a failed message if nothing waits for it: no next message, and none of its key.
 func TestPlacingAside(t *testing.T) {
 	want := func(d deliveries, msg *message.Message, aside bool) {
 		d.Helper()

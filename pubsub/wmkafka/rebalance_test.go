@@ -81,8 +81,8 @@ func TestUnreadableIsSetAside(t *testing.T) {
 			dead, handled := &sink{}, &sink{}
 			c.run(make(c), c.channel(spillway.Config{Publisher: dead}).Attach,
 				func(msg *message.Message) error { return handled.Publish("", msg) })
-			c.eventually("the partition goes on", func() bool { return len(handled.all()) == 2 })
-			c.eventually("the letter is placed", func() bool { return len(dead.all()) > 0 })
+			c.eventually("the partition goes on", func() bool { return len(handled.Taken()) == 2 })
+			c.eventually("the letter is placed", func() bool { return len(dead.Taken()) > 0 })
 			letters := dead.letters(t)
 			l := letters[0]
 			testkit.Check(t, len(letters) == 1 && l.Failure.Class == classify.ClassInvalid && l.Failure.Reason == classify.ReasonUnmarshal &&

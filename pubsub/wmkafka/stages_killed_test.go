@@ -63,7 +63,7 @@ func TestStagesKilledBeforeTheConfirm(t *testing.T) {
 	c.forgetMembers(groupOf(c.topic))
 	dead := &sink{}
 	c.serve(dead, nil, func(*message.Message, int) error { return errors.New("it fails for good") }, nil)
-	c.eventually("all are dead letters", func() bool { return len(dead.all()) >= unconfirmed })
+	c.eventually("all are dead letters", func() bool { return len(dead.Taken()) >= unconfirmed })
 	c.eventually("nothing waits", func() bool { return d.behind(stageOf(c.topic, second)) == 0 })
 	times := map[string]int{}
 	for _, l := range dead.letters(t) {

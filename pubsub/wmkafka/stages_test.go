@@ -369,14 +369,16 @@ type aside struct{}
 func (aside) Placing(context.Context, *message.Message) {}
 func (aside) Aside() bool                               { return true }
 
-// The publisher to stages lets a message for which nothing waits linger for others, and no other message.
+// Feature R5: the publisher to stages lets a message for which nothing waits linger for others, and no other message.
 func TestStagesLinger(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	waiting, _, err := NewStages(c.brokers, "service-"+rand.Text(), SubscriberConfig{}, PublisherConfig{
-		linger: 3 * time.Second})
+		linger: 5 * time.Second})
 	testkit.NoError(t, err)
 	c.cleanup(waiting.Close)
+	hurried := func() { testkit.NoError(t, waiting.Publish(c.topic, message.NewMessage("waited for", nil))) }
+	hurried() // opens its producer
 	var publishing sync.WaitGroup
 	for range 2 {
 		publishing.Go(func() {
@@ -385,12 +387,12 @@ func TestStagesLinger(t *testing.T) {
 			testkit.NoError(t, waiting.Publish(c.topic, msg))
 		})
 	}
-	c.eventually("both linger", func() bool { return waiting.producers.used.Load() == 2 })
-	testkit.NoError(t, waiting.Publish(c.topic, message.NewMessage("waited for", nil)))
+	c.eventually("both linger", func() bool { return waiting.producers.used.Load() == 3 })
+	hurried()
 	publishing.Wait()
 	var order []string
 	for _, record := range c.records(c.topic, 1) {
 		order = append(order, unmarshal(t, Marshaler{}, record).UUID)
 	}
-	testkit.Equal(t, "the order", fmt.Sprint(order), "[waited for aside aside]")
+	testkit.Equal(t, "the order", fmt.Sprint(order), "[waited for waited for aside aside]")
 }
