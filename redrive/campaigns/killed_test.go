@@ -124,13 +124,7 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		for _, o := range kills {
 			o.Concurrency = concurrency
 			o.Driver, o.Address = child.Driver(d.Name), address
-			cmd := child.Command(t, o)
-			stdin, err := cmd.StdinPipe()
-			testkit.NoError(t, err)
-			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
-			err = cmd.Run()
-			inTime.Stop()
-			testkit.Require(t, err != nil, "the process was not killed %s", o.Kill)
+			child.Killed(t, o)
 			if o.Kill == killStart { // as if half a minute had gone by
 				testkit.Must(db.Exec(`UPDATE spillway_campaigns SET leased_until = 0`))
 			}

@@ -3,7 +3,6 @@ package campaigns_test
 import (
 	"database/sql"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -270,14 +269,8 @@ func TestPolicy_killed(t *testing.T) {
 		fixture.Publish(t, store, "orders.dlq", fixture.Several(60)...)
 		var killed sync.WaitGroup
 		for range 3 {
-			cmd := child.Command(t, order{Kill: killDecided, Driver: child.Driver(d.Name), Address: address})
-			stdin := testkit.Must(cmd.StdinPipe())
-			inTime := time.AfterFunc(testkit.Patience, func() { _ = stdin.Close() })
 			killed.Go(func() {
-				defer inTime.Stop()
-				err := cmd.Run()
-				_, is := err.(*exec.ExitError)
-				testkit.Check(t, is, "the process was not killed: %v", err)
+				child.Killed(t, order{Kill: killDecided, Driver: child.Driver(d.Name), Address: address})
 			})
 		}
 		killed.Wait()
