@@ -94,7 +94,7 @@ func TestLeaseReleased(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				msg := newMessage("m1")
 				msg.SetContext(ctx)
-				_, err := leave(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+				_, err := testkit.Contained(r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 					cancel()
 					testkit.Is(t, msg.Context().Err(), context.Canceled)
 					return fail(msg)

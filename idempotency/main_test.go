@@ -54,18 +54,6 @@ var failures = map[string]message.HandlerFunc{
 	"nil": func(*message.Message) ([]*message.Message, error) { return []*message.Message{nil}, nil },
 }
 
-// leave runs a handler and contains how it ends.
-func leave(h message.HandlerFunc, msg *message.Message) (out []*message.Message, err error) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer func() { _ = recover() }()
-		out, err = h(msg)
-	}()
-	<-ended
-	return out, err
-}
-
 // recorded is what a claim found of a key that was applied before.
 func recorded(c idempotency.Claim) (outputs []byte, done bool) {
 	record := c.Recorded()

@@ -59,7 +59,7 @@ func (c *cell) together() {
 	r := c.receiver(idempotency.ReceiverConfig{})
 	output := []*message.Message{message.NewMessage("", []byte("out"))}
 	for name, fail := range failures {
-		out, err := leave(r.Middleware(c.writeAnd(fail)), newMessage("m1"))
+		out, err := testkit.Contained(r.Middleware(c.writeAnd(fail)), newMessage("m1"))
 		testkit.Check(c, out == nil && (name != "error" || err == errBoom) && (name != "nack" || err == nil) &&
 			(name != "nil" || strings.Contains(err.Error(), "output 1 of 1 is nil")), "%s: %v, %v", name, out, err)
 		c.rows(0, 0)

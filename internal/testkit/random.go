@@ -41,3 +41,6 @@ func Campaign(t testing.TB, n int) int {
 	}
 	return n * times
 }
+
+// InBubble lets rapid run inside of synctest.Test, where asking for the test's deadline panics.
+type InBubble struct{ testing.TB }

@@ -51,6 +51,18 @@ func Starts(t testing.TB, router *message.Router) error {
 	return router.Run(ctx)
 }
 
+// Contained runs a handler that may panic, or end its goroutine.
+func Contained(h message.HandlerFunc, msg *message.Message) (out []*message.Message, err error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { _ = recover() }()
+		out, err = h(msg)
+	}()
+	<-ended
+	return out, err
+}
+
 // Kept is a publisher that keeps what it takes.
 type Kept struct {
 	mu    sync.Mutex

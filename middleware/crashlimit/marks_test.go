@@ -32,7 +32,7 @@ func TestMarkGoesWithTheDelivery(t *testing.T) {
 				msg := newMessage("a")
 				msg.SetContext(ctx)
 				for range 5 {
-					_ = leave(l.Middleware(func(*message.Message) ([]*message.Message, error) {
+					_, _ = testkit.Contained(l.Middleware(func(*message.Message) ([]*message.Message, error) {
 						testkit.Equal(t, "marks while the handler runs", f.marksOf("a"), 1)
 						if name == "aborted" {
 							cancel()

@@ -41,18 +41,6 @@ func (f *fake) marksOf(id string) int {
 	return f.count(func() int { return len(f.left[markOf(id)]) })
 }
 
-// leave runs a message and contains how it ends.
-func leave(h message.HandlerFunc, msg *message.Message) (err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { _ = recover() }()
-		_, err = h(msg)
-	}()
-	<-done
-	return err
-}
-
 // Feature D10: after Max deliveries that never returned the handler is not called again, whatever becomes of the
 // letter; when the message is acked it starts anew.
 func TestExceeded(t *testing.T) {
