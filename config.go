@@ -87,9 +87,8 @@ type Config struct {
 	Stages *stages.Config
 	// Ordered lets the messages of one key take effect in the order of their source, also when one of them fails: it
 	// and those behind it wait in DB, and messages of other keys go on. Nil means no order. &spillway.OrderedConfig{}
-	// has useful delays. It needs DB, Attach, and subscribers that deliver the messages of a key one at a time:
-	// wmkafka.NewSubscriber with InFlight. It takes the place of Stages. docs/order.md says what is promised. Default:
-	// nil.
+	// has useful delays. It needs DB, Attach, and subscribers that deliver the messages of a key one at a time: those of
+	// wmkafka, wmamqp and wmsql, as docs/order.md sets them. It takes the place of Stages. Default: nil.
 	Ordered *OrderedConfig
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
