@@ -26,6 +26,7 @@ type claim struct {
 	paced   bool      // there is a rate
 	at      time.Time // of the claim
 	turns   claimedTurns
+	next    int64         // of the campaign's schedule, behind the turns
 	stopped bool          // the campaign does not run
 	none    bool          // no letter is free
 	pause   time.Duration // before the next claim, if there are no rows
@@ -102,9 +103,27 @@ func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	}
 	k.paced = true
 	k.turns, s = s.take(now, len(k.rows), rate, fresh)
+	k.next = s.next
 	_, err = f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ?, late = ? WHERE id = ?`, s.next, s.late,
 		f.all.db.Text(id))
 	return err
+}
+
+// returnTurns returns the turns of the last n letters, which were not begun: a slow campaign would wait for them in
+// vain. If another claim has followed, its turns stay where they are, and these are lost.
+func (f *flight) returnTurns(k *claim, n int) {
+	if !k.paced {
+		return
+	}
+	all := len(k.rows)
+	from := k.next - (k.turns.due(all) - k.turns.due(all-n)).Microseconds()
+	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	defer cancel()
+	_ = f.all.write(ctx, func(tx *sql.Tx) error { // without the database they are lost
+		_, err := f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ? AND next_due = ?`,
+			from, f.all.db.Text(f.campaign.ID), k.next)
+		return err
+	})
 }
 
 // next are the letters that failed first of those that are free, as many as may be in memory.

@@ -42,6 +42,7 @@ func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
 	b.lease, err = f.all.store.Inside().Claim(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, k.seqs(),
 		f.config.Lease)
 	if err != nil {
+		f.returnTurns(&k, len(k.rows))
 		f.settler.note(b, backs(k.rows)...)
 		return nil, err
 	}
@@ -59,6 +60,7 @@ func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
 		case !is:
 			result, err := f.missing(ctx, r)
 			if err != nil {
+				f.returnTurns(&k, len(k.rows))
 				f.release(b, b.lease.Letters...)
 				f.settler.note(b, backs(k.rows)...)
 				return nil, err

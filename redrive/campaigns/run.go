@@ -171,6 +171,7 @@ func (f *flight) giveBack(b *batch, rows []row) {
 			b.through(r.seq)
 		}
 	}
+	f.returnTurns(&b.claim, len(rows))
 	f.release(b, some...)
 	f.settler.note(b, back...)
 }

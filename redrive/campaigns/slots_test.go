@@ -61,6 +61,37 @@ func TestCampaignsBehindSlowOnes(t *testing.T) {
 	awaitTopics(t, out, twelve)
 }
 
+// Feature V7, promise P4: a worker that stops in front of a letter's turn leaves the turn to the next worker. A campaign
+// with a letter in 50 s would lose that time with each deploy.
+func TestTurnIsReturned(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store, all := stored(t, d, config, fixture.Several(40)...)
+		db := store.Inside().DB()
+		due := func(id string) (at int64, inHand bool) {
+			testkit.Is(t, db.QueryRow(`SELECT next_due, (SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = id
+AND token <> '') FROM spillway_campaigns WHERE id = '`+id+`'`).Scan(&at, &inHand), nil)
+			return at, inHand
+		}
+		testkit.Eventually(t, "a worker stopped in time", func() bool { // it has 400 ms
+			r := request
+			r.Rate, r.Max = 0.02, 1
+			id := start(t, all, r).ID
+			at := time.Now().Add(400 * time.Millisecond).UnixMicro()
+			testkit.Must(db.Exec(fmt.Sprintf(`UPDATE spillway_campaigns SET next_due = %d WHERE id = '%s'`, at, id)))
+			out := &fixture.Outbox{}
+			stop := run(t, all, out, quick)
+			testkit.Eventually(t, "the letter is in hand", func() bool { _, inHand := due(id); return inHand })
+			stop()
+			after, _ := due(id)
+			if len(out.All()) == 0 {
+				testkit.Check(t, after >= at-1 && after <= at+1, "next due in %d µs more than before", after-at)
+				return true
+			}
+			return false
+		})
+	})
+}
+
 // Feature V7, promise P4: campaigns take turns, also beside publishers that do not return, and none publishes twice.
 func TestCampaignsTakeTurns(t *testing.T) {
 	all, ids := ofTwelve(t, fixture.SQLite.NewStore(t), 0)
