@@ -28,7 +28,8 @@ func WithRemedy(err error) error {
 }
 
 const (
-	// rounds is how often each of two connections asks. Other processes can take the shared session in between.
+	// rounds is how many questions two connections ask, the first one twice. Other processes can take the shared session
+	// in between, and in turn.
 	rounds = 5
 	// secondTimeout bounds the wait for a second connection.
 	secondTimeout = 5 * time.Second
@@ -53,10 +54,11 @@ func RequireSessions(ctx context.Context, db *sql.DB) error {
 		return ctx.Err()
 	}
 	defer func() { _ = second.Close() }()
-	for range rounds {
-		for _, conn := range []*sql.Conn{first, second} {
+	for round := range rounds {
+		question := fmt.Sprintf(`SELECT $1::int + %d`, round) // each is prepared anew
+		for _, conn := range []*sql.Conn{first, first, second} {
 			var answer any
-			if err := conn.QueryRowContext(ctx, `SELECT $1::int`, rounds).Scan(&answer); err != nil {
+			if err := conn.QueryRowContext(ctx, question, round).Scan(&answer); err != nil {
 				return WithRemedy(fmt.Errorf("ask whether connections share sessions: %w", err))
 			}
 		}
