@@ -19,9 +19,9 @@ type Next uint8
 //	breaker      Nothing while it holds the message: it calls inward again. Requeue for a message that it held for as long
 //	             as it may, and Stage for one that alone keeps it open. Any other outcome as it is.
 //	Retry        Nothing while it tries again after Failed. It stops with Stage or DeadLetter, by the class of the error,
-//	             if the attempts are used up or no wait is allowed. It stops at once after Stage, if the handler has
-//	             stages and RetryConfig.Attempts is not set, and if the budget is spent and there is a next stage. Requeue
-//	             for a message that it held for as long as it may.
+//	             if the attempts are used up or no wait is allowed. It stops with Stage after the first failure if the
+//	             handler has stages and no Attempts are set for the class, or if the budget is spent and there is a next
+//	             stage. Requeue for a message that it held for as long as it may.
 //	stages       After Failed and Stage, the message is published to its next stage: Done. DeadLetter if no stage is left,
 //	             or if the error cannot be retried. Requeue if the stage does not take the message for now.
 //	guard        DeadLetter for a message that must not reach the handler.

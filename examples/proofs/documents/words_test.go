@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// avoided are the words that CONTRIBUTING.md asks to avoid, and how often each may still stand in documents, in
-// comments, and in the texts of errors and log lines. The numbers only go down.
+// avoided are words that plain English does without, and how often each may still stand in documents, in comments, and
+// in the texts of errors and log lines. The numbers only go down.
 var avoided = []struct {
 	words *regexp.Regexp
 	left  int
@@ -61,7 +61,7 @@ func TestWords(t *testing.T) {
 	})
 	for i, a := range avoided {
 		if n := len(found[i]); n > a.left {
-			t.Errorf("%s: %d places, and %d are allowed. Write it as CONTRIBUTING.md says. They are in %s", a.words, n, a.left, strings.Join(found[i], " "))
+			t.Errorf("%s: %d places, and %d are allowed. Write actor, verb, object. They are in %s", a.words, n, a.left, strings.Join(found[i], " "))
 		} else if n < a.left {
 			t.Logf("%s: %d places, and %d are allowed: lower the number", a.words, n, a.left)
 		}
