@@ -131,7 +131,7 @@ func TestDrain_leavesNoRoom(t *testing.T) {
 
 // Feature D6, V9: letters of 10 MiB come back byte for byte, and few of them are in memory at once: 32 MiB.
 func TestDrain_largeLetters(t *testing.T) {
-	const n, size, most = 13, 10 << 20, 120 << 20 // all letters have 130 MiB
+	const n, size, most = 20, 10 << 20, 165 << 20 // all letters have 200 MiB
 	store := postgresSchema.NewStore(t)
 	payload := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
