@@ -17,6 +17,8 @@ const (
 	ahead = 250 * time.Millisecond
 	// maxInHand bounds the bytes of the letters of one claim. One letter may be larger.
 	maxInHand = 16 << 20
+	// maxReturn bounds what the return of turns adds to the end of a worker while the database hangs.
+	maxReturn = 5 * time.Second
 )
 
 // claim is letters that a worker has in hand, under one token.
@@ -117,7 +119,7 @@ func (f *flight) returnTurns(k *claim, n int) {
 	}
 	all := len(k.rows)
 	from := k.next - (k.turns.due(all) - k.turns.due(all-n)).Microseconds()
-	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
+	ctx, cancel := context.WithTimeout(context.Background(), maxReturn)
 	defer cancel()
 	_ = f.all.write(ctx, func(tx *sql.Tx) error { // without the database they are lost
 		_, err := f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ? AND next_due = ?`,
