@@ -75,6 +75,14 @@ type engine interface {
 	IsThere(err error) bool
 	// MayNot reports whether a statement failed because the role has no right to change anything.
 	MayNot(err error) bool
+
+	// Taken reports whether a statement failed because a row with the same unique key is there, and PrimaryTaken
+	// whether that is the primary key of t. Behind reports whether the counter of t is behind its rows, and Renumber
+	// returns the statement that sets it.
+	Taken(err error) bool
+	PrimaryTaken(err error, t schema.Table) bool
+	Behind(ctx context.Context, s schema.Session, t schema.Table) (bool, error)
+	Renumber(t schema.Table) string
 }
 
 // Database is a *sql.DB of a known kind. It is safe for concurrent use.

@@ -28,17 +28,22 @@ var errWaited = NewError("the database or broker that the message needs is still
 //
 //   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full
 //     disk;
-//   - a store that is misconfigured: a missing table, a missing right, a wrong password.
+//   - a store that is misconfigured: a missing table, a missing right, a wrong password, numbers of rows that are taken.
 //
 // It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's
 // own requests. In a handler's error, some of these can be about the message.
 func Away(err error) bool {
-	canceled := false
+	canceled, ours := false, false
 	if err == nil || !walk(err, func(err error) bool {
+		_, own := err.(interface{ OwnFault() })
+		ours = ours || own
 		canceled = err == context.Canceled
 		return !canceled
 	}) || canceled || Contended(err) {
 		return false
+	}
+	if ours {
+		return true
 	}
 	if state := postgres.State(err); state != "" {
 		return awayState(state)

@@ -93,6 +93,21 @@ func (Engine) MayNot(err error) bool {
 	return slices.Contains([]uint16{1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
 }
 
+// Taken reports whether a row with the same unique key is there.
+func (Engine) Taken(err error) bool { return Number(err) == Duplicate }
+
+// PrimaryTaken reports whether a row with the same primary key is there. MariaDB names the index, and MySQL the table
+// before it, in each of the server's languages.
+func (e Engine) PrimaryTaken(err error, _ schema.Table) bool {
+	return e.Taken(err) && strings.Contains(err.Error(), "PRIMARY'")
+}
+
+// Behind returns false: the server counts on behind each row, however it came in.
+func (Engine) Behind(context.Context, schema.Session, schema.Table) (bool, error) { return false, nil }
+
+// Renumber lets the server count on behind the rows: it takes no number that is lower.
+func (Engine) Renumber(t schema.Table) string { return `ALTER TABLE ` + t.Name + ` AUTO_INCREMENT = 1` }
+
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
 const (
 	// Duplicate says that the key of a row is there already.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -80,6 +81,43 @@ func (Engine) MayNot(err error) bool {
 // IsThere returns false: the files say IF NOT EXISTS, and an error ends the transaction.
 func (Engine) IsThere(error) bool { return false }
 
+// Taken reports whether a row with the same unique key is there.
+func (Engine) Taken(err error) bool { return State(err) == uniqueViolation }
+
+// PrimaryTaken reports whether a row with the same primary key is there. The error names the constraint, in each of the
+// server's languages.
+func (e Engine) PrimaryTaken(err error, t schema.Table) bool {
+	return e.Taken(err) && strings.Contains(err.Error(), t.Name+"_pkey")
+}
+
+// Behind compares the sequence of the key's first column with the rows.
+func (Engine) Behind(ctx context.Context, s schema.Session, t schema.Table) (behind bool, err error) {
+	var sequence sql.NullString
+	err = one(ctx, s, `SELECT pg_get_serial_sequence('`+t.Name+`', '`+t.Key[0]+`')`, &sequence)
+	if err == nil && sequence.Valid {
+		err = one(ctx, s, `SELECT COALESCE((SELECT MAX(`+t.Key[0]+`) FROM `+t.Name+`) >
+(SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+sequence.String+`), false)`, &behind)
+	}
+	return behind, err
+}
+
+func one(ctx context.Context, s schema.Session, query string, to any) error {
+	rows, err := s.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	if rows.Next() {
+		err = rows.Scan(to)
+	}
+	return errors.Join(err, rows.Err())
+}
+
+// Renumber lets the sequence go on behind the rows.
+func (Engine) Renumber(t schema.Table) string {
+	return fmt.Sprintf(`SELECT setval(pg_get_serial_sequence('%s', '%s'), (SELECT MAX(%[2]s) FROM %[1]s))`, t.Name, t.Key[0])
+}
+
 // numbered turns the question marks of a statement into $1, $2 and so on. It may have no others.
 func numbered(statement string) string {
 	parts := strings.Split(statement, "?")
@@ -104,6 +142,7 @@ const (
 	NotPrepared       = "26000"
 	DuplicatePrepared = "42P05"
 
+	uniqueViolation      = "23505"
 	programLimitExceeded = "54000"
 	serializationFailure = "40001"
 	deadlockDetected     = "40P01"

@@ -67,3 +67,15 @@ func (Engine) IsThere(err error) bool { return strings.Contains(err.Error(), "du
 
 // MayNot reports whether the file may only be read.
 func (Engine) MayNot(err error) bool { return strings.Contains(err.Error(), "readonly database") }
+
+// Taken reports whether a row with the same unique key is there.
+func (Engine) Taken(err error) bool { return strings.Contains(err.Error(), "UNIQUE constraint failed") }
+
+// PrimaryTaken returns false, as Behind does: SQLite numbers behind the rows, whatever its counter says.
+func (Engine) PrimaryTaken(error, schema.Table) bool { return false }
+
+// Behind returns false.
+func (Engine) Behind(context.Context, schema.Session, schema.Table) (bool, error) { return false, nil }
+
+// Renumber returns nothing.
+func (Engine) Renumber(schema.Table) string { return "" }
