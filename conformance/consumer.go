@@ -125,7 +125,7 @@ func (c *consumer) configure(config *spillway.Config) {
 	if c.Guarded {
 		config.Retry.Attempts = 3 // a call whose connection was lost under it says nothing of the next
 		config.Breaker = &breaker.Config{Hooks: breaker.Hooks{
-			OnChange: func(change breaker.Change) { c.tell("guard", change.To) }}}
+			OnChange: func(change breaker.Change) { c.tell("breaker", change.To) }}}
 	}
 	if c.Wait > 0 {
 		config.Retry.Backoff = always(c.Wait)

@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// Feature R12, promises P1, P3, P7: while the guard is open another instance joins, the first is killed, a third takes
-// its place, and the second is closed in order, as by a deploy.
+// Feature R12, promises P1, P3, P7: while the breaker is open another instance joins, the first is killed, a third
+// takes its place, and the second is closed in order, as by a deploy.
 func (b *bench) changedWhileOpen() {
 	lasts, rate := b.outageLasts()
 	b.shared().begin()
@@ -31,7 +31,7 @@ func (b *bench) changedWhileOpen() {
 	sent := b.traffic(rate/4, goodOnly)
 	b.until("a message is handled", func() bool { return len(b.effects()) > 0 })
 	set(downstream.Away)
-	first.until("guard", breaker.Open)
+	first.until("breaker", breaker.Open)
 	second := b.consumer(guarded)
 	time.Sleep(lasts / 3)
 	first.kill()

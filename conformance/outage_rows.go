@@ -11,7 +11,7 @@ import (
 )
 
 // Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
-// held: none is set aside, none goes to a stage, and the guard's probes are the only calls.
+// held: none is set aside, none goes to a stage, and the breaker's probes are the only calls.
 func (b *bench) downstreamAway() {
 	lasts, rate := b.outageLasts()
 	o := b.outage(10 * time.Second)
@@ -20,11 +20,11 @@ func (b *bench) downstreamAway() {
 	o.b.untilAllApplied([]string{goodOnly(0)})
 	for i, mode := range []downstream.Mode{downstream.Away, downstream.Busy} {
 		o.set(mode)
-		o.untilGuard(breaker.Open, i+1)
+		o.untilBreaker(breaker.Open, i+1)
 		time.Sleep(lasts)
 		lasts /= 3
 		o.set(downstream.Up)
-		o.untilGuard(breaker.Closed, i+1)
+		o.untilBreaker(breaker.Closed, i+1)
 	}
 	ids := sent.stop()
 	o.b.untilAllApplied(ids)
@@ -43,10 +43,10 @@ func (o *outageBench) wantHeld(ids []string) {
 		o.b.Errorf("%d failures came to Retry: an outage counts once at most, for the message in hand", n)
 	}
 	o.wantOnlyProbes(o.inHand(ids))
-	o.b.Logf("%d messages, %d calls; the guard: %s", len(ids), o.calls.Load(), o.story())
+	o.b.Logf("%d messages, %d calls; the breaker: %s", len(ids), o.calls.Load(), o.story())
 }
 
-// inHand returns how many messages the guard may have let through that have not called the downstream yet, when it
+// inHand returns how many messages the breaker may have let through that have not called the downstream yet, when it
 // opens. In process hundreds of messages are in hand at once, and SQLite's one writer keeps them waiting.
 func (o *outageBench) inHand(ids []string) int64 {
 	if o.b.target.CreateTopic == nil {
@@ -62,7 +62,7 @@ func (o *outageBench) wantNothingAside() {
 	}
 }
 
-// wantOnlyProbes checks that while the guard was open it let no more through than the probes that fit in between with
+// wantOnlyProbes checks that while the breaker was open it let no more through than the probes that fit in between with
 // growing waits, beside the messages that had passed it before.
 func (o *outageBench) wantOnlyProbes(passed int64) {
 	o.b.Helper()
@@ -81,10 +81,10 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 		case c.To == breaker.Ramping && open >= 0:
 			lasted := o.at[i].Sub(o.at[open])
 			if calls, most := o.begun[i]-o.begun[open], mostProbes(lasted)+passed+1; calls > most { // the ramp has begun
-				o.b.Errorf("%d calls while the guard was open for %s, and %d fit in between", calls, lasted, most)
+				o.b.Errorf("%d calls while the breaker was open for %s, and %d fit in between", calls, lasted, most)
 			}
 			if n := o.failed[i] - o.failed[open]; n > passed {
-				o.b.Errorf("%d failures came to Retry while the guard was open", n)
+				o.b.Errorf("%d failures came to Retry while the breaker was open", n)
 			}
 			open = -1
 		}
@@ -101,7 +101,7 @@ func mostProbes(lasted time.Duration) (n int64) {
 	return n
 }
 
-// Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the guard
+// Feature R12: the downstream answers nothing, and calls end by their time-out. Messages that failed before the breaker
 // knew go to a stage at most; none is set aside.
 func (b *bench) downstreamHangs() {
 	lasts, rate := b.outageLasts()
@@ -110,20 +110,20 @@ func (b *bench) downstreamHangs() {
 	sent := o.b.traffic(rate, goodOnly)
 	o.b.untilAllApplied([]string{goodOnly(0)})
 	o.set(downstream.Hanging)
-	o.untilGuard(breaker.Open, 1)
+	o.untilBreaker(breaker.Open, 1)
 	time.Sleep(lasts)
 	o.set(downstream.Up)
-	o.untilGuard(breaker.Closed, 1)
+	o.untilBreaker(breaker.Closed, 1)
 	ids := sent.stop()
 	o.b.untilAllApplied(ids)
 	o.b.wantOnce(ids...)
 	o.wantNothingAside()
 	o.wantOnlyProbes(o.inHand(ids))
-	o.b.Logf("%d messages, %d calls, %d went to a stage; the guard: %s", len(ids), o.calls.Load(), o.stagings.Load(),
+	o.b.Logf("%d messages, %d calls, %d went to a stage; the breaker: %s", len(ids), o.calls.Load(), o.stagings.Load(),
 		o.story())
 }
 
-// Feature R12: 3 % of the messages fail, some for good and some with plain errors. The guard stays closed.
+// Feature R12: 3 % of the messages fail, some for good and some with plain errors. The breaker stays closed.
 func (b *bench) poisonAmongGood() {
 	o := b.outage(10 * time.Second)
 	if err := o.server.Choose(func(id string) downstream.Mode {
@@ -159,7 +159,7 @@ func (b *bench) poisonAmongGood() {
 		}
 	}
 	if story := o.story(); story != "" {
-		o.b.Errorf("%d of %d messages failed, and the guard was %s", poison, all, story)
+		o.b.Errorf("%d of %d messages failed, and the breaker was %s", poison, all, story)
 	}
 }
 
@@ -179,13 +179,13 @@ func (b *bench) halfFails() {
 		c.Breaker.MaxProbe, c.Breaker.Doubt = time.Second, 10*time.Second
 	}), o.handle)
 	const bad = 24
-	sent := o.b.traffic(40, func(i int) string { // good ones go on: a guard that sees only failures holds them all
+	sent := o.b.traffic(40, func(i int) string { // good ones go on: a breaker that sees only failures holds them all
 		if i%2 == 1 && i < 2*bad {
 			return fmt.Sprintf("%s-%d", badPrefix, i)
 		}
 		return goodOnly(i)
 	})
-	for n := int32(1); n <= bad; n++ { // each within patience: the guard opens and closes meanwhile
+	for n := int32(1); n <= bad; n++ { // each within patience: the breaker opens and closes meanwhile
 		o.b.until(fmt.Sprintf("%d of the bad ones are set aside", n), func() bool { return o.b.placed.Load() >= n })
 	}
 	good, _ := sortOut(sent.stop())
@@ -196,10 +196,10 @@ func (b *bench) halfFails() {
 			o.b.Errorf("%q was set aside, and can succeed", l.Original.UUID)
 		}
 	}
-	o.b.Logf("%d messages; the guard: %s", bad+len(good), o.story())
+	o.b.Logf("%d messages; the breaker: %s", bad+len(good), o.story())
 }
 
-// Feature R12: a guard that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
+// Feature R12: a breaker that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
 func (b *bench) frozenByHand() {
 	o := b.outage(10 * time.Second)
 	ch := o.b.channel(o.guarded)

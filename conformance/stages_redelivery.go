@@ -107,7 +107,7 @@ func (b *bench) inStages(sub func(string) message.Subscriber) (*spillway.Channel
 	}), func() error { return errNotYet }
 }
 
-// inOutage has the guard hold messages for longer than the redelivery time.
+// inOutage has the breaker hold messages for longer than the redelivery time.
 func (b *bench) inOutage(func(string) message.Subscriber) (*spillway.Channel, func() error) {
 	back := time.Now().Add(3 * redeliversAfter)
 	return b.channel(func(c *spillway.Config) { c.Breaker = &breaker.Config{} }), func() error {

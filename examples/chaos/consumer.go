@@ -79,11 +79,11 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		return err
 	}
 	h := &handler{seed: s.Seed, site: site}
-	var guard *breaker.Config
+	var outages *breaker.Config
 	if s.Downstream != "" {
 		h.client = downstream.NewClient(s.Downstream, callTimeout)
 		defer h.client.Close()
-		guard = &breaker.Config{}
+		outages = &breaker.Config{}
 	}
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Publisher:   deadLetters,
@@ -92,7 +92,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 		Logger:      logger,
 		Queue:       poison.QueueConfig{Origin: site.origin},
 		CrashLimit:  &crashlimit.Config{Store: crashes},
-		Breaker:     guard,
+		Breaker:     outages,
 		Stages: &stages.Config{
 			Publisher:  later,
 			Subscriber: waits,

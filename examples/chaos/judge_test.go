@@ -138,7 +138,7 @@ func TestCampaign(t *testing.T) {
 
 func campaignOf(t *testing.T, program, name string, seed uint64) {
 	var said bytes.Buffer
-	// The guard of outages is another's part of the chain, so each broker is tried with it and without it in turn.
+	// The breaker of outages is another's part of the chain, so each broker is tried with it and without it in turn.
 	outages := (seed+uint64(len(name)))%2 == 0
 	run := exec.CommandContext(t.Context(), program, "-broker", name, "-messages", "300", "-duration", "5m", "-seed", strconv.FormatUint(seed, 10), "-outages="+strconv.FormatBool(outages))
 	run.Stderr = &said

@@ -30,7 +30,7 @@ func main() {
 	messages := flag.Int("messages", 20_000, "messages, for each broker")
 	faults := flag.Int("faults", 0, "faults, for each broker (default: one in 400 messages, at least 8)")
 	seed := flag.Uint64("seed", 0, "seed of messages and faults (default: a new one)")
-	outages := flag.Bool("outages", false, "let handlers call a downstream that goes away too, behind a guard of outages")
+	outages := flag.Bool("outages", false, "let handlers call a downstream that goes away too, behind a breaker of outages")
 	only := flag.String("broker", "kafka,rabbitmq,postgres,mariadb", "brokers; the last two are tables")
 	duration := flag.Duration("duration", 40*time.Minute, "the longest that a broker's campaign may take")
 	consumer := flag.Bool("consume", false, "be a consumer; the program starts itself so")

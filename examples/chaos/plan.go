@@ -219,10 +219,10 @@ func (p *plan) breakThings(random *rand.Rand, n int, name string) {
 	}
 }
 
-// darken adds outages of the downstream: one right before every third fault, so that the fault finds a guard that is
+// darken adds outages of the downstream: one right before every third fault, so that the fault finds a breaker that is
 // open.
 func (p *plan) darken(random *rand.Rand) {
-	// Time-outs and plain errors count until the guard knows, and in each new process anew. The stages here are too
+	// Time-outs and plain errors count until the breaker knows, and in each new process anew. The stages here are too
 	// short for that.
 	modes := []downstream.Mode{downstream.Away, downstream.Busy}
 	random.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })

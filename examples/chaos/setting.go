@@ -27,7 +27,7 @@ type setting struct {
 	Topic   string
 	Seed    uint64
 	Debug   bool // log each retry
-	// Downstream is the address that the handler calls, if outages are a part of the campaign. A guard of outages is
+	// Downstream is the address that the handler calls, if outages are a part of the campaign. A breaker of outages is
 	// then on.
 	Downstream string
 }

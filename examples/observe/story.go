@@ -138,7 +138,7 @@ func (s *story) handlers() []fault {
 	f, shop := &s.shop.faults, s.shop
 	return []fault{
 		{"what shipping calls is away", "what shipping calls is back", set(&f.away, true), set(&f.away, false),
-			[]string{"SpillwayGuardOpenTooLong"}},
+			[]string{"SpillwayBreakerOpenTooLong"}},
 		{"what the mailer calls fails for 45 % of the calls", "what the mailer calls is well again", set(&f.slow, true),
 			set(&f.slow, false), []string{"SpillwayRetryBudgetSpent"}},
 		{"the broker refuses messages that come out of a stage", "the broker takes them", set(&f.comeback, true),

@@ -5,11 +5,11 @@
 // and stores in a database that it did. After 3 s the downstream goes away for 10 s: nothing listens on its port any
 // more. Then it comes back.
 //
-// With the guard the handler stops at the first refused connections. Now and then one webhook is tried. When one is
+// With the breaker the handler stops at the first refused connections. Now and then one webhook is tried. When one is
 // delivered, the handler goes on, a step faster every quarter of a second. Webhooks that were cut short on their way
 // are dead letters, as always. No other webhook is.
 //
-// With -without the same service has no guard. Each webhook is tried 5 times, and is then a dead letter.
+// With -without the same service has no breaker. Each webhook is tried 5 times, and is then a dead letter.
 //
 // By default the webhooks wait in the memory of this process, and the database is a SQLite file. -on names a broker.
 //

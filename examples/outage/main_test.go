@@ -36,7 +36,7 @@ func until(t *testing.T, seen func(*story) bool) func(*story) {
 	}
 }
 
-// Without the guard an outage dead-letters healthy webhooks, which the result says.
+// Without the breaker an outage dead-letters healthy webhooks, which the result says.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	plan := short(t, "-without")
@@ -65,7 +65,7 @@ func TestPicture(t *testing.T) {
 	w := &watch{Picture: chart.Picture{Out: os.Stderr}, start: time.Now(), story: &story{plan: &Plan{Rate: 100}, down: &downstream{}}}
 	w.last = sample{at: w.start.Add(99 * time.Hour), handled: 1e6, calls: 1e6, dead: 1e5, backlog: 1e5, held: 1000, state: "probing", perSecond: 1e5, callsOfOne: 1e5}
 	w.rates, w.calls, w.dead = slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100)
-	w.guard = slices.Repeat([]string{"closed", "open", "probing", "ramping"}, 100)
+	w.breaker = slices.Repeat([]string{"closed", "open", "probing", "ramping"}, 100)
 	for _, line := range w.picture() {
 		n := len([]rune(line))
 		testkit.Check(t, n <= 79, "%d columns: %s", n, line)
@@ -74,8 +74,8 @@ func TestPicture(t *testing.T) {
 	testkit.Check(t, got == "·opr·", "%v", got)
 }
 
-// Promise P3, feature R12, end to end: with the guard an outage dead-letters nothing, loses nothing, and the downstream
-// is hardly called.
+// Promise P3, feature R12, end to end: with the breaker an outage dead-letters nothing, loses nothing, and the
+// downstream is hardly called.
 func TestGuarded(t *testing.T) {
 	for _, c := range []struct{ on, how string }{
 		{"memory", refuse}, {"memory", busy}, {"kafka", refuse}, {"rabbitmq", refuse}, {"postgres", refuse},

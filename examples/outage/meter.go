@@ -13,7 +13,7 @@ import (
 type meter struct {
 	letters atomic.Int64
 	probes  atomic.Int64
-	opened  atomic.Int64 // how often the guard opened
+	opened  atomic.Int64 // how often the breaker opened
 
 	mu      sync.Mutex
 	handled []time.Time
@@ -25,7 +25,7 @@ func (m *meter) note() {
 	m.handled = append(m.handled, time.Now())
 }
 
-// changed counts what the guard does.
+// changed counts what the breaker does.
 func (m *meter) changed(change breaker.Change) {
 	switch {
 	case change.To == breaker.HalfOpen:

@@ -14,7 +14,7 @@ type Result struct {
 	// deliveries that were published while the downstream was away
 	MessagesDuring int `json:"messages_during"`
 	CallsDuring    int `json:"calls_during"` // calls to the downstream while it was away
-	Probes         int `json:"probes"`       // of the guard
+	Probes         int `json:"probes"`       // of the breaker
 	// from its return until as many were handled as are published
 	SecondsToFullRate *float64 `json:"seconds_to_full_rate_after"`
 	DeadLettered      int      `json:"dead_lettered"`                   // all letters

@@ -51,12 +51,12 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 
 func (s *story) tell(ctx context.Context) error {
 	out, terminal := chart.Screen()
-	guard := "with the breaker"
+	breaker := "with the breaker"
 	if s.plan.Without {
-		guard = "without the breaker"
+		breaker = "without the breaker"
 	}
 	fmt.Fprintf(out, "%d webhooks, %d/s, from %s to a downstream that is away for %s; %s\n",
-		len(s.plan.deliveries), s.plan.Rate, s.plan.On, s.plan.Down, guard)
+		len(s.plan.deliveries), s.plan.Rate, s.plan.On, s.plan.Down, breaker)
 	if err := s.outage(ctx, &watch{Picture: chart.Picture{Out: out}, terminal: terminal, story: s}); err != nil {
 		return err
 	}

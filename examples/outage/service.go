@@ -87,8 +87,8 @@ func handler(from *source, down *downstream) message.NoPublishHandlerFunc {
 	}
 }
 
-// guard returns the state of the breaker, and how many webhooks it holds.
-func (s *service) guard() (state string, held int) {
+// breaker returns the state of the breaker, and how many webhooks it holds.
+func (s *service) breaker() (state string, held int) {
 	if s.channel.Breaker() == nil {
 		return "none", 0
 	}

@@ -15,12 +15,12 @@ type watch struct {
 	terminal bool
 	story    *story
 
-	start time.Time
-	last  sample
-	rates []float64 // of webhooks that were handled, a cell for every look
-	calls []float64 // to the downstream
-	dead  []float64 // letters
-	guard []string  // its states
+	start   time.Time
+	last    sample
+	rates   []float64 // of webhooks that were handled, a cell for every look
+	calls   []float64 // to the downstream
+	dead    []float64 // letters
+	breaker []string  // its states
 }
 
 type sample struct {
@@ -62,12 +62,12 @@ func (w *watch) look(ctx context.Context) {
 		at: time.Now(), handled: w.story.service.meter.count(), calls: int(w.story.down.calls.Load()),
 		dead: int(w.story.service.meter.letters.Load()), backlog: backlog,
 	}
-	now.state, now.held = w.story.service.guard()
+	now.state, now.held = w.story.service.breaker()
 	seconds := max(now.at.Sub(before.at).Seconds(), 0.1)
 	now.perSecond, now.callsOfOne = float64(now.handled-before.handled)/seconds, float64(now.calls-before.calls)/seconds
 	w.last = now
 	w.rates, w.calls = append(w.rates, now.perSecond), append(w.calls, now.callsOfOne)
-	w.dead, w.guard = append(w.dead, float64(now.dead-before.dead)/seconds), append(w.guard, now.state)
+	w.dead, w.breaker = append(w.dead, float64(now.dead-before.dead)/seconds), append(w.breaker, now.state)
 	if w.terminal {
 		w.Draw(w.picture())
 		return
@@ -83,15 +83,16 @@ func (w *watch) picture() []string {
 		fmt.Sprintf("handled  %6.0f/s %s", s.perSecond, chart.History(w.rates, full)),
 		fmt.Sprintf("calls    %6.0f/s %s", s.callsOfOne, chart.History(w.calls, full)),
 		fmt.Sprintf("letters  %6d   %s", s.dead, chart.History(w.dead, full)),
-		fmt.Sprintf("guard  %8s   %s", s.state, strip(w.guard)),
-		fmt.Sprintf("waiting  %6d   %d of them held by the guard", s.backlog, s.held),
+		fmt.Sprintf("breaker %8s   %s", s.state, strip(w.breaker)),
+		fmt.Sprintf("waiting  %6d   %d of them held by the breaker", s.backlog, s.held),
 	}
 }
 
 // line is the same for a log.
 func (w *watch) line() string {
 	s, full := w.last, float64(w.story.plan.Rate)
-	return fmt.Sprintf("%4.0f s %-4s handled %5.0f/s [%-20s] calls %5.0f/s  guard %-8s held %3d  waiting %6d  letters %d",
+	return fmt.Sprintf("%4.0f s %-4s handled %5.0f/s [%-20s] calls %5.0f/s  breaker %-8s held %3d  "+
+		"waiting %6d  letters %d",
 		s.at.Sub(w.start).Seconds(), w.story.state(), s.perSecond,
 		strings.Repeat("=", chart.Cells(s.perSecond, full, 20)),
 		s.callsOfOne,

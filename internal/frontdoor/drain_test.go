@@ -186,7 +186,7 @@ func TestPoolerDeadLettersNone(t *testing.T) {
 	for i := range messages {
 		b.Publish(message.NewMessage(fmt.Sprint(i), nil))
 	}
-	testkit.Eventually(t, "the guard holds", func() bool { return failed.Load() > 5 && !ch.Health().OK })
+	testkit.Eventually(t, "the breaker holds", func() bool { return failed.Load() > 5 && !ch.Health().OK })
 	testkit.Equal(t, "dead letters", len(b.Waiting()), 0)
 	address.Store(postgrestest.Open(t, behind+"&default_query_exec_mode=exec"))
 	testkit.Eventually(t, "all are handled", func() bool { return handled.Load() == messages })

@@ -27,7 +27,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Decision 13: Health shows the channel's own stores that are away, with or without a guard.
+// Decision 13: Health shows the channel's own stores that are away, with or without a breaker.
 func TestHealthShowsStores(t *testing.T) {
 	b := newBench(t, true)
 	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB}))
@@ -56,7 +56,7 @@ type slow struct {
 
 func (s slow) RedeliveryTime() time.Duration { return s.redelivers }
 
-// Feature R12: the guard holds a message for no longer than fits what its subscriber says, through the router's
+// Feature R12: the breaker holds a message for no longer than fits what its subscriber says, through the router's
 // decorators. A MaxHold that is longer is cut, and the log says so.
 func TestHoldFitsSubscriber(t *testing.T) {
 	b, log := newBench(t, true), &testkit.Log{}
@@ -76,8 +76,8 @@ func TestHoldFitsSubscriber(t *testing.T) {
 		"the log does not say that MaxHold is cut")
 }
 
-// Promises P1, P3, P7, decision 13: the stores of keys, crashes and stages are cut off under load, each and all at once:
-// no message is dead-lettered, lost, doubled or counted for it.
+// Promises P1, P3, P7, decision 13: the stores of keys, crashes and stages are cut off under load, each and all at
+// once: no message is dead-lettered, lost, doubled or counted for it.
 func TestStoresCutOff(t *testing.T) {
 	configure := map[string]func(t *testing.T, c *spillway.Config, direct, cut *sql.DB){
 		"keys": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {

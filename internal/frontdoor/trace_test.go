@@ -149,7 +149,7 @@ func TestTracerWaitsForTheGuard(t *testing.T) {
 		_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, nil })(order(t, nil))
 		done <- err
 	}()
-	testkit.Eventually(t, "the guard holds the message", func() bool {
+	testkit.Eventually(t, "the breaker holds the message", func() bool {
 		for _, s := range channel.Health().Handlers {
 			if s.Waiting == 1 {
 				return true

@@ -16,39 +16,39 @@ var (
 	HoldCut = event(isError, "hold_cut", "A configured hold is too long for the broker of a topic; its messages are "+
 		"held for less", Config, Topic, "max_hold", Held, "redelivery_time")
 	// outage: Repair what the handler calls: docs/breaker.md.
-	GuardOpened = event(isError, "guard_opened",
+	BreakerOpened = event(isError, "breaker_opened",
 		"The breaker opened: messages are held, uncounted, until a probe succeeds", Handler, State, Reason, "scope",
 		"actor", "waiting", "lasted")
 	// each: nothing
-	GuardReopened = event(isInfo, "guard_reopened", "The breaker opened again in the ramp: messages are held, "+
+	BreakerReopened = event(isInfo, "breaker_reopened", "The breaker opened again in the ramp: messages are held, "+
 		"uncounted, until a probe succeeds", Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	// each: Close it when the work is done.
-	GuardFrozen = event(isInfo, "guard_frozen", "The breaker is open by hand: messages are held, uncounted, until "+
+	BreakerFrozen = event(isInfo, "breaker_frozen", "The breaker is open by hand: messages are held, uncounted, until "+
 		"it is closed by hand", Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	// outage: nothing
-	GuardClosed = event(isInfo, "guard_closed", "The breaker closed: messages pass again",
+	BreakerClosed = event(isInfo, "breaker_closed", "The breaker closed: messages pass again",
 		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	// each: nothing
-	GuardChanged = event(isDebug, "guard_changed", "The breaker has another state",
+	BreakerChanged = event(isDebug, "breaker_changed", "The breaker has another state",
 		Handler, State, Reason, "scope", "actor", "waiting", "lasted")
 	// outage: Read docs/breaker.md#one-message-alone.
-	GuardHeldByOne = event(isError, "guard_held_by_one", "One message alone keeps the breaker open, and has no "+
+	BreakerHeldByOne = event(isError, "breaker_held_by_one", "One message alone keeps the breaker open, and has no "+
 		"stage to go to: it is held. If the message is at fault, let its error be permanent (classify.Permanent), or give "+
 		"the handler stages",
 		Topic, Handler, MessageID)
 	// once: Read docs/breaker.md#errors-that-do-not-say-away.
-	GuardGaveUp = event(isError, "guard_gave_up", "The breaker holds no more messages for an error of unknown "+
+	BreakerGaveUp = event(isError, "breaker_gave_up", "The breaker holds no more messages for an error of unknown "+
 		"meaning: they go on as without a breaker. If the error says that something is away, mark it with classify.Away; if "+
 		"the message is at fault, with classify.Permanent",
 		Handler, Class, "scope", "kind")
 	// stop: nothing; the entries expire
-	GuardNotCleared = event(isError, "guard_not_cleared", "The store of outages does not answer; outages of this "+
+	BreakerNotCleared = event(isError, "breaker_not_cleared", "The store of outages does not answer; outages of this "+
 		"instance count until they expire")
 	// outage: Repair the database.
-	GuardStoreAway = event(isError, "guard_store_away", "The store of outages does not answer; each instance decides "+
-		"for itself until it does")
+	BreakerStoreAway = event(isError, "breaker_store_away", "The store of outages does not answer; each instance "+
+		"decides for itself until it does")
 	// outage: nothing
-	GuardStoreBack = event(isInfo, "guard_store_back", "The store of outages answers again")
+	BreakerStoreBack = event(isInfo, "breaker_store_back", "The store of outages answers again")
 )
 
 // The crash limit.

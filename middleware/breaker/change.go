@@ -126,19 +126,19 @@ func (g *Breaker) log(change Change) {
 	}
 	switch {
 	case change.To == Closed:
-		logging.GuardClosed.Write(g.config.Logger, nil, fields)
+		logging.BreakerClosed.Write(g.config.Logger, nil, fields)
 	case change.To == Frozen:
-		logging.GuardFrozen.Write(g.config.Logger, nil, fields)
+		logging.BreakerFrozen.Write(g.config.Logger, nil, fields)
 	case change.To == Open && change.From == Ramping:
 		fields[logging.Error] = g.cause(change.Cause).Error()
-		logging.GuardReopened.Write(g.config.Logger, nil, fields)
+		logging.BreakerReopened.Write(g.config.Logger, nil, fields)
 	case change.To == Open && change.From == Closed:
-		logging.GuardOpened.Write(g.config.Logger, g.cause(change.Cause), fields)
+		logging.BreakerOpened.Write(g.config.Logger, g.cause(change.Cause), fields)
 	default:
 		if change.Cause != nil {
 			fields[logging.Error] = g.cause(change.Cause).Error()
 		}
-		logging.GuardChanged.Write(g.config.Logger, nil, fields)
+		logging.BreakerChanged.Write(g.config.Logger, nil, fields)
 	}
 }
 

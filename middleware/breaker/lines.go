@@ -13,7 +13,7 @@ import (
 var errAlone = errors.New("no other message failed with it")
 
 func (p *call) logAlone(err error) {
-	logging.GuardHeldByOne.Write(p.breaker.config.Logger, p.breaker.cause(fmt.Errorf("%w: %w", errAlone, err)),
+	logging.BreakerHeldByOne.Write(p.breaker.config.Logger, p.breaker.cause(fmt.Errorf("%w: %w", errAlone, err)),
 		logging.Fields{
 			logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: message.HandlerNameFromCtx(p.c.Ctx),
 			logging.MessageID: p.c.ID(),
@@ -29,5 +29,5 @@ func (p *call) logGaveUp(err error, verdict classify.Verdict) {
 		fields["scope"] = p.scope
 	}
 	p.gaveUp = ""
-	logging.GuardGaveUp.Write(p.breaker.config.Logger, p.breaker.cause(err), fields)
+	logging.BreakerGaveUp.Write(p.breaker.config.Logger, p.breaker.cause(err), fields)
 }

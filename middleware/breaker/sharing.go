@@ -74,7 +74,7 @@ func (s *sharing) stop() {
 	if _, err := s.store.db.Exec(ctx, s.store.statements.leave, s.store.service,
 		s.store.db.Text(s.instance)); err != nil &&
 		!s.away {
-		logging.GuardNotCleared.Write(s.breaker.config.Logger, err, nil)
+		logging.BreakerNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}
 	s.breaker.lonely()
 }
@@ -112,9 +112,9 @@ func (s *sharing) round(ctx context.Context) {
 	if away := err != nil; away != s.away {
 		s.away = away
 		if away {
-			logging.GuardStoreAway.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
+			logging.BreakerStoreAway.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
 		} else {
-			logging.GuardStoreBack.Write(s.breaker.config.Logger, nil, nil)
+			logging.BreakerStoreBack.Write(s.breaker.config.Logger, nil, nil)
 		}
 	}
 }

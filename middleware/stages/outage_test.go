@@ -19,8 +19,8 @@ import (
 )
 
 // Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing.
-// Neither a message that is held by the guard, nor one that waits for room, is held for longer than its broker allows,
-// such as RabbitMQ's consumer_timeout.
+// Neither a message that is held by the breaker, nor one that waits for room, is held for longer than its broker
+// allows, such as RabbitMQ's consumer_timeout.
 func TestOutageOfHours(t *testing.T) {
 	const from, until = 5 * time.Minute, 3 * time.Hour
 	for name, row := range map[string]struct {
@@ -41,12 +41,12 @@ func TestOutageOfHours(t *testing.T) {
 				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
 				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
-				guard, err := breaker.New(breaker.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
+				outages, err := breaker.New(breaker.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage
 				testkit.NoError(t, err)
 				if s.router, err = message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}); err != nil {
 					t.Fatal(err)
 				}
-				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), guard, chain.Recover))
+				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), outages, chain.Recover))
 				s.router.AddPlugin(s.stages.Plugin)
 				var calls atomic.Int64 // while the downstream is away
 				done, start := newNote(), time.Now()

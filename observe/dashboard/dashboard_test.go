@@ -104,7 +104,7 @@ func TestStructure(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, "rows", strings.Join(rows, ", "),
-		"Overview, Causes, Stages, Order by key, Receiver, Guard, Redrive and campaigns, Store and sight")
+		"Overview, Causes, Stages, Order by key, Receiver, Breaker, Redrive and campaigns, Store and sight")
 	first := b.Templating.List[0]
 	testkit.Check(t, first.Name == "datasource" && first.Type == "datasource" && first.Query == "prometheus",
 		"the first variable is no Prometheus data source: %+v", first)

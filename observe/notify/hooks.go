@@ -56,7 +56,7 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 		hooks := &config.Breaker.Hooks
 		theirs := hooks.OnChange
 		hooks.OnChange = func(c breaker.Change) {
-			n.guardChanged(c)
+			n.breakerChanged(c)
 			if theirs != nil {
 				theirs(c)
 			}
@@ -90,14 +90,14 @@ func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string
 		Reason: l.Failure.Reason, Description: description}
 }
 
-// guardChanged counts an opening. Its end shows when no instance says any more that the guard is open.
-func (n *Notifier) guardChanged(c breaker.Change) {
+// breakerChanged counts an opening. Its end shows when no instance says any more that the breaker is open.
+func (n *Notifier) breakerChanged(c breaker.Change) {
 	if c.To != breaker.Open && c.To != breaker.Frozen || c.From == breaker.Ramping ||
 		c.From == breaker.HalfOpen {
 		return
 	}
 	now := time.Now()
-	n.report(GuardOpen, c.Handler+"\n"+c.Scope, 1, now, now, func() about {
+	n.report(BreakerOpen, c.Handler+"\n"+c.Scope, 1, now, now, func() about {
 		text := c.Actor
 		if c.Cause != nil {
 			text = boundedtext.Error(c.Cause, maxMasked)

@@ -22,8 +22,8 @@ const (
 	// CampaignStopped says that a campaign stopped itself, because too many letters failed again, or because its topic
 	// refused them.
 	CampaignStopped Kind = "campaign_stopped"
-	// GuardOpen says that a breaker holds the messages of a handler.
-	GuardOpen Kind = "guard_open"
+	// BreakerOpen says that a breaker holds the messages of a handler.
+	BreakerOpen Kind = "breaker_open"
 	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
 	// answer.
 	StoreAway Kind = "store_away"
@@ -41,13 +41,13 @@ const (
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway, SequenceHeld, SequenceLate,
-	Unplaced, ManyNotices}
+var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreAway, SequenceHeld,
+	SequenceLate, Unplaced, ManyNotices}
 
 // lasts reports whether a kind is of a state, whose end is told.
 func lasts(kind string) bool {
 	switch Kind(kind) {
-	case Threshold, OldestLetter, CampaignStopped, GuardOpen, StoreAway, SequenceHeld, SequenceLate:
+	case Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreAway, SequenceHeld, SequenceLate:
 		return true
 	}
 	return false
@@ -128,7 +128,7 @@ func (n *Notice) began(at string) string {
 		return "A dead letter waits for too long" + at
 	case CampaignStopped:
 		return "Campaign " + n.Subject + " stopped itself"
-	case GuardOpen:
+	case BreakerOpen:
 		return "The breaker holds messages" + at
 	case StoreAway:
 		return "Away: " + n.Subject

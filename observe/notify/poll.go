@@ -18,7 +18,7 @@ func (r *running) poll(ctx context.Context) error {
 	health := r.n.channel.Health()
 	for _, s := range health.Handlers {
 		if s.State != breaker.Closed {
-			if err := r.lasts(ctx, GuardOpen, s.Handler+"\n"+s.Scope, s.Since,
+			if err := r.lasts(ctx, BreakerOpen, s.Handler+"\n"+s.Scope, s.Since,
 				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason,
 					Description: cmp.Or(s.Cause, s.Actor)}); err != nil {
 				return err

@@ -25,7 +25,7 @@ import (
 type bubble struct {
 	*notify.Notifier
 	hooks   poison.Hooks
-	guard   func(breaker.Change)
+	breaker func(breaker.Change)
 	channel *spillway.Channel
 	log     *testkit.Log
 }
@@ -42,7 +42,7 @@ func inBubble(t *testing.T, with notify.Config, bounds ...func(*notify.Notifier)
 	testkit.NoError(t, n.Observe(&config))
 	b.channel = testkit.Must(spillway.New(t.Context(), config))
 	testkit.NoError(t, n.Watch(t.Context(), b.channel))
-	b.Notifier, b.hooks, b.guard = n, config.Queue.Hooks, config.Breaker.Hooks.OnChange
+	b.Notifier, b.hooks, b.breaker = n, config.Queue.Hooks, config.Breaker.Hooks.OnChange
 	n.Start()
 	return b
 }
@@ -53,34 +53,34 @@ func (b *bubble) place(causes ...string) {
 	}
 }
 
-// Feature O4: an open guard is a notice, and its end one when it was closed for a minute, however often it opens.
-func TestGuard(t *testing.T) {
+// Feature O4: an open breaker is a notice, and its end one when it was closed for a minute, however often it opens.
+func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
 		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Privacy: stars(t)}})
 		for range 30 {
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.HalfOpen, To: breaker.Ramping})
-			b.guard(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.HalfOpen, To: breaker.Ramping})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
 			time.Sleep(20 * time.Second)
 		}
-		n := in.one(t, notify.GuardOpen, notify.StatusNew)
+		n := in.one(t, notify.BreakerOpen, notify.StatusNew)
 		testkit.Check(t, n.Handler == "billing" && n.Subject == "acme" && n.Reason == "away" &&
 			n.Description == "refused ***" && n.Count == 1, "%+v", n)
-		testkit.Equal(t, "notices of an end", len(in.of(notify.GuardOpen, notify.StatusResolved)), 0)
+		testkit.Equal(t, "notices of an end", len(in.of(notify.BreakerOpen, notify.StatusResolved)), 0)
 		time.Sleep(2 * time.Minute)
-		over := in.one(t, notify.GuardOpen, notify.StatusResolved)
+		over := in.one(t, notify.BreakerOpen, notify.StatusResolved)
 		testkit.Check(t, over.Total == 30 &&
 			strings.HasPrefix(over.Title, "Resolved: The breaker holds messages: billing"), "%+v", over)
 		b.channel.Breaker().Open("shipping", "by hand") // which the poll sees as long as it lasts
 		time.Sleep(time.Hour)
-		all := in.of(notify.GuardOpen, notify.StatusNew)
+		all := in.of(notify.BreakerOpen, notify.StatusNew)
 		testkit.Check(t, len(all) == 2 && all[1].Handler == "shipping" &&
-			len(in.of(notify.GuardOpen, notify.StatusResolved)) == 1, "%s", in.String())
+			len(in.of(notify.BreakerOpen, notify.StatusResolved)) == 1, "%s", in.String())
 		b.channel.Breaker().Close("shipping")
 		time.Sleep(2 * time.Minute)
-		testkit.Equal(t, "notices of an end", len(in.of(notify.GuardOpen, notify.StatusResolved)), 2)
+		testkit.Equal(t, "notices of an end", len(in.of(notify.BreakerOpen, notify.StatusResolved)), 2)
 		b.Stop()
 	})
 }

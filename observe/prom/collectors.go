@@ -40,7 +40,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 	counter(&m.exceeded, "crash_limit_exceeded_total", "Messages that ended the process too often.", "handler")
 	counter(&m.unfinished, "deliveries_unfinished_total", "Messages that came again after deliveries that ended with "+
 		"their process.", "handler")
-	counter(&m.guard, "outage_changes_total", "Changes of a breaker, by the new state.", "handler", "state")
+	counter(&m.breaker, "outage_changes_total", "Changes of a breaker, by the new state.", "handler", "state")
 	histogram(&m.waited, "outage_wait_seconds", []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
 		"How long a message was held by the breaker.", "handler")
 	counter(&m.applied, "messages_applied_total", "Messages that the idempotent receiver applied.", "consumer")

@@ -7,7 +7,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// health reads the states of guards and stores at a scrape. It asks no database.
+// health reads the states of breakers and stores at a scrape. It asks no database.
 type health struct {
 	channel                                     *spillway.Channel
 	labels                                      *bounded

@@ -80,7 +80,7 @@ func (m *Metrics) hooks(config *spillway.Config) {
 		hooks := &config.Breaker.Hooks
 		theirs := hooks.OnChange
 		hooks.OnChange = func(c breaker.Change) {
-			m.guard.WithLabelValues(m.labels.value("handler", c.Handler), string(c.To)).Inc()
+			m.breaker.WithLabelValues(m.labels.value("handler", c.Handler), string(c.To)).Inc()
 			if theirs != nil {
 				theirs(c)
 			}

@@ -28,7 +28,7 @@ type Metrics struct {
 	retries, reentries, budget             *prometheus.CounterVec
 	deadLetters, failedAgain, discarded    *prometheus.CounterVec
 	refused, unplaced, outputs             *prometheus.CounterVec
-	exceeded, unfinished, guard            *prometheus.CounterVec
+	exceeded, unfinished, breaker          *prometheus.CounterVec
 	applied, duplicates, stale, putBack    *prometheus.CounterVec
 	leasesLost, redriven, quarantined      *prometheus.CounterVec
 	redrivesRefused, parked, publishErrors *prometheus.CounterVec
@@ -75,10 +75,10 @@ func register(r prometheus.Registerer, all []prometheus.Collector) error {
 
 var errNoContext = errors.New("prom: the context is nil: give context.Background() if there is no other")
 
-// Watch adds what is read at a scrape: the states of the channel's guards and retry budgets, its stores that are away,
-// the letters that wait in its dead-letter store, the messages that wait in its delay store, and those that wait in the
-// order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers in
-// their databases if it is missing, within ctx. It is called once, with one channel. A channel that was made without
+// Watch adds what is read at a scrape: the states of the channel's breakers and retry budgets, its stores that are
+// away, the letters that wait in its dead-letter store, the messages that wait in its delay store, and those that wait
+// in the order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers
+// in their databases if it is missing, within ctx. It is called once, with one channel. A channel that was made without
 // the Metrics in Config.Observers counts nothing.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {

@@ -130,11 +130,11 @@ spillway_letters_causes 0
 `)
 }
 
-// Feature O1: the guard's state is a series while it is open.
-func TestGuardIsSeen(t *testing.T) {
-	guard := &breaker.Config{}
-	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Breaker: guard}, func(*message.Message) error { return nil })
-	testkit.Check(t, guard.Hooks.OnChange == nil, "the caller's configuration was changed")
+// Feature O1: the breaker's state is a series while it is open.
+func TestBreakerIsSeen(t *testing.T) {
+	config := &breaker.Config{}
+	s := start(t, prom.Config{}, spillway.Config{DB: open(t), Breaker: config}, func(*message.Message) error { return nil })
+	testkit.Check(t, config.Hooks.OnChange == nil, "the caller's configuration was changed")
 	s.channel.Breaker().Open("billing", "by hand")
 	s.gathered(t, `spillway_outage_open{handler="billing",state="frozen"} 1
 spillway_ok 0

@@ -78,7 +78,7 @@ func (i *instruments) observe(config *spillway.Config) {
 		hooks := &config.Breaker.Hooks
 		theirs := hooks.OnChange
 		hooks.OnChange = func(c breaker.Change) {
-			i.add(context.Background(), i.guard, "handler", c.Handler, "state", string(c.To))
+			i.add(context.Background(), i.breaker, "handler", c.Handler, "state", string(c.To))
 			if theirs != nil {
 				theirs(c)
 			}

@@ -24,7 +24,7 @@ type instruments struct {
 	consumed, sent                       metric.Int64Counter
 	attempts, retries, reentries, budget metric.Int64Counter
 	deadLetters, discarded, refused      metric.Int64Counter
-	unplaced, outputs, exceeded, guard   metric.Int64Counter
+	unplaced, outputs, exceeded, breaker metric.Int64Counter
 	applied, duplicates, stale, putBack  metric.Int64Counter
 	leasesLost, purged                   metric.Int64Counter
 	redriven, quarantined                metric.Int64Counter
@@ -73,7 +73,7 @@ func newInstruments(meter metric.Meter, labels *few.Values, system func(string) 
 		"Dead letters that all publishers refused; their messages were requeued.")
 	counter(&i.outputs, "spillway.output_errors", "", "Refusals of a handler's output by its publisher.")
 	counter(&i.exceeded, "spillway.crash_limit_exceeded", "", "Messages that ended the process too often.")
-	counter(&i.guard, "spillway.outage_changes", "", "Changes of a breaker, by the new state.")
+	counter(&i.breaker, "spillway.outage_changes", "", "Changes of a breaker, by the new state.")
 	counter(&i.applied, "spillway.messages_applied", "", "Messages that the idempotent receiver applied.")
 	counter(&i.duplicates, "spillway.duplicates", "",
 		"Messages that the receiver absorbed because they were applied before.")

@@ -69,13 +69,13 @@ func (b *bench) infest() {
 
 // Feature V11: nothing that a letter, a person or a campaign carries becomes more than text on a page.
 func TestHostileValues(t *testing.T) {
-	guards := func() (all []breaker.Status) {
+	breakers := func() (all []breaker.Status) {
 		for _, text := range hostile {
 			all = append(all, breaker.Status{Handler: text, Scope: text, Reason: text, Cause: text, Since: time.Now()})
 		}
 		return all
 	}
-	b := newBench(t, func(c *Config) { c.Breakers = guards })
+	b := newBench(t, func(c *Config) { c.Breakers = breakers })
 	b.infest()
 	everyColumn := "&rows=500"
 	for _, one := range columns() {

@@ -121,12 +121,12 @@ func TestPagesAreSmall(t *testing.T) {
 func TestGivenFunctionsFail(t *testing.T) {
 	var none *breaker.Breaker
 	const why = "Which handlers are on hold is not known: the function of console.Config.Breakers failed. The log of the service says why."
-	for says, guards := range map[string]func() []breaker.Status{
-		why:                      func() []breaker.Status { panic("the guards are on fire") },
+	for says, breakers := range map[string]func() []breaker.Status{
+		why:                      func() []breaker.Status { panic("the breakers are on fire") },
 		"No handler is on hold.": none.Health,
 	} {
 		log := new(testkit.Log)
-		b := newBench(t, func(c *Config) { c.Breakers, c.Logger = guards, log })
+		b := newBench(t, func(c *Config) { c.Breakers, c.Logger = breakers, log })
 		b.fill(1, 12)
 		for _, live := range []string{"", "1"} {
 			p := b.get("/", func(r *http.Request) { r.Header.Set("Spillway-Live", live) })
@@ -136,7 +136,7 @@ func TestGivenFunctionsFail(t *testing.T) {
 		}
 	}
 	b := newBench(t, func(c *Config) {
-		c.Breakers = func() []breaker.Status { panic("the guards are on fire") }
+		c.Breakers = func() []breaker.Status { panic("the breakers are on fire") }
 		c.Logger = burning{}
 	})
 	b.get("/").want(t, http.StatusOK, why)

@@ -2,8 +2,8 @@
 //
 // What happens is reported under a Key. The first report of a key begins an episode, which the reporting instance must
 // tell. Further reports are counted. At the end of a window the count is told, by whichever instance looks first, and
-// the next window begins. A window without a report ends the episode. Of what lasts, such as an open guard, each report
-// moves the end on; then the end is told.
+// the next window begins. A window without a report ends the episode. Of what lasts, such as an open breaker, each
+// report moves the end on; then the end is told.
 //
 // An instance that must tell something has a lease on it, which it renews until it is through. If the instance dies,
 // the lease ends, and another instance tells it again, once at most.

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// outageBench is a bench with a handler that calls a downstream, and a guard of that handler.
+// outageBench is a bench with a handler that calls a downstream, and a breaker of that handler.
 type outageBench struct {
 	b        *bench
 	server   *downstream.Server
@@ -49,7 +49,7 @@ func (b *bench) outage(timeout time.Duration) *outageBench {
 	return &outageBench{b: b, server: server, client: client}
 }
 
-// guarded gives the channel the guard, and notes what the guard and the stages do.
+// guarded gives the channel the breaker, and notes what the breaker and the stages do.
 func (o *outageBench) guarded(c *spillway.Config) {
 	c.Breaker = &breaker.Config{Hooks: breaker.Hooks{OnChange: func(change breaker.Change) {
 		o.mu.Lock()
@@ -84,7 +84,7 @@ func (o *outageBench) set(mode downstream.Mode) {
 	}
 }
 
-// count returns how often the guard went to a state. A probe that failed opens it no further time.
+// count returns how often the breaker went to a state. A probe that failed opens it no further time.
 func (o *outageBench) count(to breaker.State) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,13 +96,13 @@ func (o *outageBench) count(to breaker.State) (n int) {
 	return n
 }
 
-// untilGuard waits until the guard has gone to a state n times.
-func (o *outageBench) untilGuard(to breaker.State, n int) {
+// untilBreaker waits until the breaker has gone to a state n times.
+func (o *outageBench) untilBreaker(to breaker.State, n int) {
 	o.b.Helper()
-	o.b.until(fmt.Sprintf("the guard is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
+	o.b.until(fmt.Sprintf("the breaker is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
 }
 
-// story is what the guard did.
+// story is what the breaker did.
 func (o *outageBench) story() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +114,7 @@ func (o *outageBench) story() string {
 	return strings.Join(all, ", ")
 }
 
-// window shortens the time after which the guard takes a downstream that answers nothing to be away.
+// window shortens the time after which the breaker takes a downstream that answers nothing to be away.
 func (o *outageBench) window(w time.Duration) func(*spillway.Config) {
 	return func(c *spillway.Config) { c.Breaker.Window = w }
 }
