@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # used by services.sh, which reads this file
 # Kafka: one node in KRaft mode, broker and controller in one process, from Maven Central.
-kafka_version=3.9.1 # as in kafka-pom.xml and compose.yaml
+kafka_version=${SPILLWAY_KAFKA_VERSION:-3.9.1} # as in kafka-pom.xml and compose.yaml
 kafka_port=${SPILLWAY_KAFKA_PORT:-19092}
 kafka_address=127.0.0.1:$kafka_port
 kafka_variable=SPILLWAY_KAFKA
@@ -18,7 +18,7 @@ kafka_fetch() {
   if [[ -d $kafka_jars ]]; then return; fi
   say "fetching Kafka $kafka_version from Maven Central"
   rm -rf "$kafka_jars.new"
-  if ! mvn -B -q -f "$here/kafka-pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+  if ! mvn -B -q -f "$here/kafka-pom.xml" -Dkafka.version="$kafka_version" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
     -DincludeScope=runtime -DoutputDirectory="$kafka_jars.new" </dev/null >"$base/kafka-fetch.log" 2>&1; then
     tail -n 20 "$base/kafka-fetch.log" >&2
     return 1

@@ -8,12 +8,21 @@ nats_user=""     # runs as our user
 nats_signal=TERM # stops at once; USR2 would wait for clients to leave
 nats_folder=${SPILLWAY_NATS_FOLDER:-$base}/nats-server-$nats_version # several sets of servers may share it
 
+# Ours, or where no go is to build it that of the distribution.
+nats_program() {
+  if [[ ! -x $nats_folder/nats-server ]] && ! command -v "${GO:-go}" >/dev/null; then
+    command -v nats-server
+  else
+    echo "$nats_folder/nats-server"
+  fi
+}
+
 nats_packages() {
-  if [[ ! -x $nats_folder/nats-server ]] && ! command -v "${GO:-go}" >/dev/null; then echo golang-go; fi
+  if [[ -z $(nats_program) ]]; then echo golang-go; fi
 }
 
 nats_fetch() {
-  if [[ -x $nats_folder/nats-server ]]; then return; fi
+  if [[ -x $(nats_program) ]]; then return; fi
   say "building nats-server $nats_version"
   rm -rf "$nats_folder.new"
   # Outside of every module, so that neither a go.mod nor its vendor folder has a say.
@@ -40,7 +49,7 @@ jetstream {
   max_file_store: 10GB
 }
 TEXT
-  launch nats "$nats_folder/nats-server" -c "$1/nats.conf"
+  launch nats "$(nats_program)" -c "$1/nats.conf"
 }
 
 # It is ready when JetStream's own interface answers a request: the port is open a little earlier.

@@ -13,6 +13,13 @@ deadline=${SPILLWAY_SERVICES_DEADLINE:-90} # seconds that a server has until it 
 fsync=${SPILLWAY_SERVICES_FSYNC:-on} # off, under make test: databases do not wait for the disk, and all servers go first
 not_ours=3                                 # exit status: this server is not ours to start or stop
 
+# In a root with servers of today all of this happens inside.
+if [[ -n ${SPILLWAY_SERVICES_ROOT:-} ]]; then
+  # shellcheck source=newest.sh
+  . "$here/newest.sh"
+  services_inside "${@:-help}"
+fi
+
 # Server programs are where ordinary users' paths do not lead.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
@@ -33,7 +40,8 @@ Prometheus runs with the configuration file that SPILLWAY_PROMETHEUS_CONFIG name
 A server whose address is given (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES, SPILLWAY_MYSQL,
 SPILLWAY_NATS, SPILLWAY_PROMETHEUS) is left alone. SPILLWAY_SERVICES_FSYNC=off lets PostgreSQL and
 MariaDB not wait for the disk: what they confirm survives a kill, not the machine's end. Servers that root starts so have
-a higher priority. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports.
+a higher priority. SPILLWAY_SERVICES_DIR is the data folder; SPILLWAY_KAFKA_PORT and the like change the ports;
+SPILLWAY_SERVICES_ROOT is a root that newest.sh made, whose servers run instead.
 TEXT
 }
 
