@@ -6,10 +6,10 @@ MESSAGES   ?= 20000
 SEED       ?= 0
 OUTAGE     ?= 30s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.7.0
-SERVICES    = internal/services/services.sh
+SERVICES    = internal/testing/services/services.sh
 
 # All packages of all modules in go.work.
-NESTED      = cmd/redrive observe/prom observe/telemetry examples
+NESTED      = cmd/redrive observe/prom observe/telemetry examples lab
 ALL         = ./... $(NESTED:%=./%/...)
 
 # Tests run in three lanes at the same time. Fault tests restart servers, so each lane has servers of its own: that of the
@@ -20,18 +20,18 @@ SERVED  = $(eval SERVED := $$(shell $(GO) list -test -f '{{.ImportPath}} {{join 
 OTHERS  = $(filter-out $(SERVED) $(if $(CHANGED),,%/proofs/facts),$(shell $(GO) list $(ALL)))
 # They read sources and run the go command, alone: there is nothing to race with.
 READERS = %/proofs/documents %/proofs/layout %/proofs/licences %/proofs/modules
-BROKERS = ./conformance ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry $(addprefix ./examples/measures/,kafka amqp redrive)
-DEMOS   = $(addprefix ./examples/,kafka amqp redis nats nats/jetstream stages deploy outage measures/stages measures/order measures/footprint)
+BROKERS = ./conformance ./pubsub/wmkafka ./pubsub/wmamqp ./observe/telemetry $(addprefix ./lab/measures/,kafka amqp redrive)
+DEMOS   = $(addprefix ./examples/,kafka amqp redis nats nats/jetstream stages deploy outage) $(addprefix ./lab/measures/,stages order footprint)
 TABLES  = ./pubsub/wmsql
-STORES  = ./internal/delayed $(filter-out %/redrive/console,$(shell $(GO) list ./redrive/...)) ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/database/... ./internal/keytable ./internal/testkit/... ./examples/measures/sql ./examples/measures/idempotency
-BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(DEMOS) $(TABLES) $(STORES) ./examples/proofs/columns ./examples/chaos ./internal/services),$(SERVED))
+STORES  = ./internal/sqlstore/delayed $(filter-out %/redrive/console,$(shell $(GO) list ./redrive/...)) ./idempotency/... ./middleware/crashlimit ./middleware/breaker ./internal/sqlstore/database/... ./internal/sqlstore/keytable ./internal/testing/testkit/... ./lab/measures/sql ./lab/measures/idempotency
+BOTH    = $(filter-out $(shell $(GO) list $(BROKERS) $(DEMOS) $(TABLES) $(STORES) ./lab/proofs/columns ./lab/chaos ./internal/testing/services),$(SERVED))
 # SQLite is C in the words of Go: watched for races, it takes ten times as long. What calls it is watched. make vet looks at the tests too. A program with the race detector sleeps for a second at its end, unless it is told not to.
 # With memory for five times what is in use, tests spend about a tenth less of the processor.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -exec 'env GOGC=400' -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on
 # Facts about Watermill, the brokers and their clients are tested when a version changes: make facts records the versions that it passed with.
-FACTS   = ./examples/proofs/facts ./pubsub/wmkafka ./pubsub/wmamqp ./pubsub/wmsql
+FACTS   = ./lab/proofs/facts ./pubsub/wmkafka ./pubsub/wmamqp ./pubsub/wmsql
 MODULES = github.com/ThreeDotsLabs/watermill $(addprefix github.com/ThreeDotsLabs/watermill-,kafka/v3 amqp/v2 sql/v3) github.com/IBM/sarama github.com/rabbitmq/amqp091-go
-KNOWN   = examples/proofs/facts/versions.txt
+KNOWN   = lab/proofs/facts/versions.txt
 CHANGED = $(shell $(GO) list -m $(MODULES) | cmp -s - $(KNOWN) || echo changed)
 NOFACTS = $(if $(CHANGED),,|^TestFact)
 # Sarama has a race of its own when it opens a connection again (Broker.Open and Broker.Fetch): what cuts its connections is tested without.
@@ -101,7 +101,7 @@ demo-deploy: ## a rolling deploy of three instances on Kafka, whose handlers tak
 	@$(GO) run ./examples/deploy $(FLAGS)
 
 demo-observe: ## each alert fires and clears on a real router under faults, and every query of the dashboard has data; FLAGS=-panels prints it
-	@$(GO) run ./examples/observe $(FLAGS)
+	@$(GO) run ./lab/observe $(FLAGS)
 
 .PHONY: demo-api
 demo-api: ## an incident that a program closes over HTTP alone, then the command redrive, embedded; a JSON line each
@@ -146,7 +146,7 @@ OWN        := github.com/watermill-spillway/spillway
 tidy: ## go mod tidy in each module, which finds the others in the tree; floors only rise: write them lower by hand
 	@set -e; for module in . $(NESTED); do \
 	  tree=$$(cd $$module && realpath --relative-to=. $(CURDIR)); \
-	  ( cd $$module; own() { $(GO) mod edit $$(for m in "" /observe/prom /observe/telemetry; do echo "-$$1=$(OWN)$$m@v0.1.0$${2:+=$$tree$$m}"; done); }; \
+	  ( cd $$module; own() { $(GO) mod edit $$(for m in "" /observe/prom /observe/telemetry /examples; do echo "-$$1=$(OWN)$$m@v0.1.0$${2:+=$$tree$$m}"; done); }; \
 	    own replace tree; status=0; GOWORK=off $(GO) mod tidy || status=$$?; own dropreplace; exit $$status ); \
 	done
 
@@ -173,7 +173,7 @@ facts: start ## what the code answers to in Watermill and the brokers; make test
 
 .PHONY: modules
 modules: ## each module by itself, at its own versions, and modules of users, from a proxy that is made of the tree
-	$(GO) test -count=1 -timeout 15m ./examples/proofs/modules
+	$(GO) test -count=1 -timeout 15m ./lab/proofs/modules
 
 .PHONY: floors
 floors: start ## the library's tests with the oldest versions that its go.mod allows; make test has the newest ones
@@ -185,7 +185,7 @@ api: ## what changed in exported names since the last tag, or since BASE
 
 .PHONY: vulnerabilities
 vulnerabilities: ## what Go's database of vulnerabilities says of what the modules call; without the database it says so, and passes
-	@.ci/vulnerabilities $(filter-out ./examples/...,$(ALL))
+	@.ci/vulnerabilities $(filter-out ./examples/... ./lab/...,$(ALL))
 
 .PHONY: release
 release: ## redrive of VERSION for each platform into dist: the same bytes for everyone, with checksums and an SBOM
@@ -202,7 +202,7 @@ site: ## the documents as a site in dist/site, with every link checked
 PROXY ?= /tmp/spillway-proxy
 .PHONY: proxy
 proxy: ## a GOPROXY of the tree in PROXY (default /tmp/spillway-proxy), with all modules at v0.1.0
-	@$(GO) run ./examples/proofs/modules/proxy -out $(PROXY)
+	@$(GO) run ./lab/proofs/modules/proxy -out $(PROXY)
 	@echo "GOPROXY=file://$(PROXY),https://proxy.golang.org GOSUMDB=off GOWORK=off GOMODCACHE=\$$(mktemp -d) go install $(OWN)/cmd/redrive@v0.1.0"
 
 start:
@@ -217,14 +217,14 @@ served: start ## the tests that need servers, each lane after another
 served-brokers:
 	$(SERVE) -skip '^($(RECONNECTING)|$(COLUMNS))$$$(NOFACTS)' -p 2 $(BROKERS)
 	$(UNRACED) -run '^($(RECONNECTING))$$' ./pubsub/wmkafka
-	$(UNRACED) -skip '^($(RACED))$$' ./conformance ./examples/proofs/columns
+	$(UNRACED) -skip '^($(RACED))$$' ./conformance ./lab/proofs/columns
 	$(SERVE) -p 2 $(call served,$(DEMOS))
-	$(SERVE) ./internal/services
+	$(SERVE) ./internal/testing/services
 
 served-tables:
 	@$(IN_TABLES) $(SERVICES) fresh || test "$$CI" != true
 	$(IN_TABLES) $(SERVE) -skip '^$$$(NOFACTS)' -p 1 $(call served,$(TABLES))
-	$(IN_TABLES) $(SERVE) -v -count=1 ./examples/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
+	$(IN_TABLES) $(SERVE) -v -count=1 ./lab/chaos # with its JSON lines, and the seed in them; SPILLWAY_CHAOS_SEED repeats
 	$(IN_TABLES) $(SERVE) -p 2 $(BOTH)
 	@$(IN_TABLES) $(SERVICES) down
 
@@ -241,11 +241,11 @@ embedded:
 	SPILLWAY_EMBEDDED=1 $(RACE) $(ALL)
 
 allocs: # pools forget at random under the race detector, so what counts allocations runs without it too
-	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./examples/measures ./middleware/crashlimit ./middleware/breaker
+	$(GO) test -vet=off -run 'Alloc' -shuffle=on ./middleware ./middleware/stages ./internal/chain ./lab/measures ./middleware/crashlimit ./middleware/breaker
 
 conformance: start ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@results=$$(mktemp); trap 'rm -f "$$results"' EXIT; \
-	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) $(GO) test -p 1 -count=1 -timeout 30m ./conformance ./examples/proofs/columns; status=$$?; \
+	SPILLWAY_CONFORMANCE_OUT=$$results SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) $(GO) test -p 1 -count=1 -timeout 30m ./conformance ./lab/proofs/columns; status=$$?; \
 	$(GO) run ./conformance/internal/report $$results && exit $$status
 
 conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings, by databases and stores, and their matrix
@@ -257,66 +257,66 @@ conformance-idempotency: ## the idempotent receiver: cases, kills, interleavings
 
 bench-kafka: ## what the protection costs on one Kafka partition, as JSON lines
 	@$(SERVICES) up kafka >&2
-	@$(GO) run ./examples/measures/kafka
+	@$(GO) run ./lab/measures/kafka
 
 .PHONY: bench-amqp
 bench-amqp: ## good messages a second of a RabbitMQ queue while some fail, as JSON lines; FLAGS=-rounds=3
 	@$(SERVICES) up rabbitmq >&2
-	@$(GO) run ./examples/measures/amqp $(FLAGS)
+	@$(GO) run ./lab/measures/amqp $(FLAGS)
 
 bench-sql: ## what everything in one transaction costs on PostgreSQL and MariaDB, as JSON lines; FLAGS=-rounds=5
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/sql $(FLAGS)
+	@$(GO) run ./lab/measures/sql $(FLAGS)
 
 .PHONY: bench-pubsubs
 bench-pubsubs: ## what the protection costs on Redis Streams and NATS JetStream, as JSON lines
 	@$(SERVICES) up redis nats >&2
-	@$(GO) run ./examples/measures/pubsub
+	@$(GO) run ./lab/measures/pubsub
 
 bench-idempotency: ## what the idempotent receiver costs in transaction mode, and how it grows with the keys, as JSON lines; FLAGS='-rounds=9 -keys=10000000'
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/idempotency $(FLAGS)
+	@$(GO) run ./lab/measures/idempotency $(FLAGS)
 
 .PHONY: bench-store
 bench-store: ## how long the questions to the store of dead letters take, and how many letters it takes a second, as JSON lines; FLAGS='-rows=1000000 -copies'
 	@$(SERVICES) up postgres mariadb >&2
-	@$(GO) run ./examples/measures/store $(FLAGS)
+	@$(GO) run ./lab/measures/store $(FLAGS)
 
 .PHONY: bench-console
 bench-console: ## how long the pages of the console and its API take while 20 people click and 1,000,000 letters wait on PostgreSQL, as JSON lines; FLAGS=-round=30s
 	@$(SERVICES) up postgres >&2
-	@$(GO) run ./examples/measures/console $(FLAGS)
+	@$(GO) run ./lab/measures/console $(FLAGS)
 
 .PHONY: bench-redrive
 bench-redrive: ## how fast campaigns and drains bring letters back from PostgreSQL to Kafka, and how true their rate is, as JSON lines; FLAGS=-rounds=2
 	@$(SERVICES) up kafka postgres >&2
-	@$(GO) run ./examples/measures/redrive $(FLAGS)
+	@$(GO) run ./lab/measures/redrive $(FLAGS)
 
 .PHONY: bench-order
 bench-order: ## what the order of keys costs on one Kafka partition with PostgreSQL: lanes, parking, draining, as JSON lines; FLAGS=-rounds=3
 	@$(SERVICES) up kafka postgres >&2
-	@$(GO) run ./examples/measures/order $(FLAGS)
+	@$(GO) run ./lab/measures/order $(FLAGS)
 
 .PHONY: bench-pressure
 bench-pressure: ## what a forgotten transaction on PostgreSQL does to rates, dead rows and sizes, as JSON lines; FLAGS='-pinned=30m -interval=1m'
 	@$(SERVICES) up kafka postgres >&2
-	@$(GO) run ./examples/measures/pressure $(FLAGS)
+	@$(GO) run ./lab/measures/pressure $(FLAGS)
 
 bench-stages: ## what is left of the live throughput while messages fail and wait in stages, and how late they are, as JSON lines; FLAGS='-only=live_under_failure,all_failing -rounds=3 -stock=30s'
 	@$(SERVICES) up kafka postgres mariadb >&2
-	@$(GO) run ./examples/measures/stages $(FLAGS)
+	@$(GO) run ./lab/measures/stages $(FLAGS)
 
 .PHONY: footprint
 footprint: ## the sockets and goroutines of retry stages on Kafka and RabbitMQ, and how long a deploy interrupts them
 	@$(SERVICES) up kafka rabbitmq >&2
-	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./examples/measures/footprint
+	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./lab/measures/footprint
 
 .PHONY: bench-peers
 bench-peers: ## live messages a second of one Kafka partition while some fail: Spring Kafka, Watermill's own parts, Spillway, as JSON lines; FLAGS=-rounds=3
-	@examples/measures/peers/need-jdk >&2
-	@mvn -B -q -f examples/measures/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
+	@lab/measures/peers/need-jdk >&2
+	@mvn -B -q -f lab/measures/peers/spring/pom.xml compile dependency:copy-dependencies -DincludeScope=runtime >&2
 	@$(SERVICES) up kafka >&2
-	@$(GO) run ./examples/measures/peers $(FLAGS)
+	@$(GO) run ./lab/measures/peers $(FLAGS)
 
 # In the order of docs/measured.md. FLAGS are of one program each, so none are passed on.
 MEASURED = bench bench-pubsubs bench-kafka bench-stages bench-peers bench-amqp bench-sql bench-redrive bench-idempotency bench-order \
@@ -329,23 +329,23 @@ measured: start ## every figure of docs/measured.md, table by table, with versio
 
 bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outage
 	$(GO) test -run '^$$' -bench . -benchtime 200ms $(ALL)
-	@$(GO) run ./examples/measures
+	@$(GO) run ./lab/measures
 	@$(GO) run ./examples/outage -figure
 
 chaos: start ## kill, cut and stop everything while MESSAGES (default 20000) flow on each broker, and account for every id; SEED repeats
-	$(GO) run ./examples/chaos -messages $(MESSAGES) -seed $(SEED)
+	$(GO) run ./lab/chaos -messages $(MESSAGES) -seed $(SEED)
 
 outage-campaign: start ## the same with outages of a downstream that the handlers call, of up to a minute, behind the breaker
-	$(GO) run ./examples/chaos -outages -messages $(MESSAGES) -seed $(SEED)
+	$(GO) run ./lab/chaos -outages -messages $(MESSAGES) -seed $(SEED)
 
 chaos-order: start ## kill and stop ordered consumers, restart the servers and add partitions while MESSAGES flow on Kafka, and judge effects and outputs of each key; SEED repeats
 	$(GO) run ./examples/order -grow -restarts -messages $(MESSAGES) -seed $(SEED)
 
 test-clusters: start ## nodes of clusters of brokers and databases, and a pooler, are killed, stopped, cut off and promoted while messages flow; FLAGS="-on kafka -round hang"
-	$(GO) run ./examples/clusters $(FLAGS)
+	$(GO) run ./lab/clusters $(FLAGS)
 
 chaos-tables: start ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)
-	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost|TestModel' ./pubsub/wmsql ./internal/sequence
+	SPILLWAY_CHAOS=$(CHAOS) $(RACE) -v -count=1 -timeout 2h -run 'Campaign|CommitAnswerLost|TestModel' ./pubsub/wmsql ./internal/order/sequence
 
 fuzz: ## fuzz every target for FUZZTIME (default 10m) each
 	@for package in $$($(GO) list $(ALL)); do \

@@ -10,8 +10,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/foreign"
-	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // drains lets the handlers of a router finish when it closes.

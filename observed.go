@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 )
 
 // Observer follows what a Channel does, such as a prom.Metrics, a telemetry.Telemetry or a notify.Notifier.

@@ -13,14 +13,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/guard"
-	"github.com/watermill-spillway/spillway/internal/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/chain/guard"
+	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/chain/registry"
+	"github.com/watermill-spillway/spillway/internal/chain/traced/attempt"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/ordered"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/roster"
-	"github.com/watermill-spillway/spillway/internal/sequence"
-	"github.com/watermill-spillway/spillway/internal/traced/attempt"
+	"github.com/watermill-spillway/spillway/internal/order/ordered"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -52,7 +52,7 @@ type Channel struct {
 	// see Config.DrainTimeout
 	drainTimeout time.Duration
 	keyed        []string // the handlers of Config.Receiver.Handlers
-	roster       roster.Roster
+	roster       registry.Roster
 
 	attachedToNil atomic.Bool
 }

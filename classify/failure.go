@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Failure records the failed attempts of a message. It is returned up the chain as an error: a retry adds attempts, a

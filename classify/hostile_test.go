@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 type (

@@ -12,7 +12,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // askKnowledge judges one error, not its causes, by what the standard library and the databases say of it.

@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // away is the verdict on an error that is about something the handler needs, and not about the message.

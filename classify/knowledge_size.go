@@ -5,8 +5,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // refusedForSize judges by ErrTooLarge, types and codes, without importing a client. Words count only if no error in

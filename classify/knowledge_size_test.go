@@ -12,7 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // structs is a slice of structs without a field that is an error for all to read.

@@ -1,6 +1,6 @@
 package classify
 
-import "github.com/watermill-spillway/spillway/internal/foreign"
+import "github.com/watermill-spillway/spillway/internal/upstream/foreign"
 
 // askDatabase judges errors of database drivers without importing one: PostgreSQL's by their SQLSTATE method (pgx and
 // lib/pq both have it), MySQL's and SQLite's by the types of their drivers' errors.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // askStatus judges errors that carry the status of an answer: of HTTP by their methods, and of gRPC without importing

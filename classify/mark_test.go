@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature C1: each class has a name of its own, which reads back as that class. Metadata is hostile: whatever is not

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature C3: marks before rules, rules before knowledge, knowledge before the default; and what each of them fills.

@@ -3,7 +3,7 @@ package classify
 import (
 	"runtime/debug"
 
-	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
 )
 
 // judgement is the work on one error. Every method of the error and every rule is called contained: an error that

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/matrix"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // broken are pub/subs that break one sentence each.
@@ -46,7 +46,7 @@ func TestBrokenPubSubs(t *testing.T) {
 	t.Parallel()
 	self := testkit.Must(os.Executable())
 	cmd := exec.Command(self, "-test.run=^TestBrokenPubSubs$", "-test.v", "-test.parallel=30", "-test.timeout=3m")
-	cmd.Env = append(os.Environ(), brokenVariable+"=1", matrix.Variable+"=")
+	cmd.Env = append(os.Environ(), brokenVariable+"=1", results.Variable+"=")
 	printed, err := cmd.CombinedOutput()
 	testkit.Check(t, err != nil, "nothing failed")
 	out := string(printed)

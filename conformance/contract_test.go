@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 var update = flag.Bool("update", false, "write the table of sentences in docs/pubsub.md")

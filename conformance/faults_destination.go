@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
 )
 
 // Promises P1, P4: the dead-letter topic is deleted under a running consumer. While it is not there nothing is acked

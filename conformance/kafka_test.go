@@ -13,8 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/conformance"
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
@@ -29,7 +29,7 @@ func (p picky) Unmarshal(record *sarama.ConsumerMessage) (*message.Message, erro
 	return p.Marshaler.Unmarshal(record)
 }
 
-const elsewhere = "K18: messages and keys are in two places: examples/chaos kills the server of the keys, and F2 the broker"
+const elsewhere = "K18: messages and keys are in two places: lab/chaos kills the server of the keys, and F2 the broker"
 
 // The suite on Kafka.
 func TestKafka(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/downstream"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/downstream"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 

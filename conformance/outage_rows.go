@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/downstream"
+	"github.com/watermill-spillway/spillway/internal/testing/downstream"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/poison"
 )
 

@@ -1,6 +1,6 @@
 package conformance
 
-import "github.com/watermill-spillway/spillway/internal/faultproxy"
+import "github.com/watermill-spillway/spillway/internal/testing/faultproxy"
 
 // proxy stands between a process and the broker, in this process.
 func (b *bench) proxy() *faultproxy.Proxy {

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/matrix"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
 )
 
-// feature is a row of the matrix.
+// feature is a row of the results.
 type feature struct {
 	id    string
 	title string
@@ -137,7 +137,7 @@ func (f feature) on(t *testing.T, target Target) (result string) {
 
 // record writes the row's line, and one for each of its cases that the target pins.
 func record(t *testing.T, target Target, f feature, result string) {
-	lines := []matrix.Line{{PubSub: target.Name, Feature: f.id, Title: f.title, Rests: f.sentences(), Result: result}}
+	lines := []results.Line{{PubSub: target.Name, Feature: f.id, Title: f.title, Rests: f.sentences(), Result: result}}
 	pinCell(t, &lines[0], target.Pins[f.id])
 	cases := newRow(f, target).pins
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
@@ -149,13 +149,13 @@ func record(t *testing.T, target Target, f feature, result string) {
 	if result == "" {
 		return
 	}
-	if err := matrix.Append(lines...); err != nil {
-		t.Fatalf("%s: %v", matrix.Variable, err)
+	if err := results.Append(lines...); err != nil {
+		t.Fatalf("%s: %v", results.Variable, err)
 	}
 }
 
 // pinCell notes the target's pin, if there is one, and logs it.
-func pinCell(t *testing.T, l *matrix.Line, pin string) {
+func pinCell(t *testing.T, l *results.Line, pin string) {
 	if pin == "" {
 		return
 	}

@@ -4,7 +4,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/matrix"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
 )
 
 // inFirst are rows whose reason both columns of a broker have in common: the chain of the handler, or the publisher. K
@@ -15,7 +15,7 @@ var inFirst = []string{"R1", "R3", "R4", "R11", "R12d", "R12e", "R12f", "R12g", 
 // SecondColumn returns Target.Only of a broker's second column: in make conformance all rows, and in make test those
 // that the first one does not answer for.
 func SecondColumn() (ids []string) {
-	if os.Getenv(matrix.Variable) != "" {
+	if os.Getenv(results.Variable) != "" {
 		return nil
 	}
 	for _, f := range features() {

@@ -13,8 +13,8 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/matrix"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -27,7 +27,7 @@ func TestSQL(t *testing.T) {
 			t.Parallel()
 			s := server.start(t)
 			t.Run("ours", func(t *testing.T) { conformance.Run(t, s.target(server.Name)) })
-			if server.loses && os.Getenv(matrix.Variable) == "" {
+			if server.loses && os.Getenv(results.Variable) == "" {
 				return // PostgreSQL's column shows the subscriber, and most rows are pinned here
 			}
 			t.Run("stock", func(t *testing.T) { conformance.Run(t, s.stock(server.Name+"-stock")) })

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/middleware/stages"

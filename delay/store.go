@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/watermill-spillway/spillway/internal/delayed"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Give it to stages.Config.Store. It is safe for

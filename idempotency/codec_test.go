@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature I4: whatever the outputs hold, the record gives it back.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // account says afterwards what became of the messages, and counts the processes that were killed at each step.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/child"
-	"github.com/watermill-spillway/spillway/internal/testkit/wire"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/wire"
 )
 
 // planned is a message of the source, and where the process dies that is the first to have it there.

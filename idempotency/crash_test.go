@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // killsVariable says how often a process is killed at each step. Default: 1.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature D14: what a key keeps of a message is gone: its outputs and its fingerprint, or the key itself. A key that

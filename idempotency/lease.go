@@ -11,10 +11,10 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // Lease is a key that a delivery owns for a time. Its methods commit before they return, and are safe for use by many

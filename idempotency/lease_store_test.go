@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 var leaseKey = idempotency.Key{Consumer: "shop/billing", ID: "m1"}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/watermill-spillway/spillway/internal/faultproxy"
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/wire"
+	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/wire"
 )
 
 // line is what a store has to its database, and what a case breaks: the network where there is one, the driver else.

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // lease leases the key, or finds what a claim would find.

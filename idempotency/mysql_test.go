@@ -9,8 +9,8 @@ import (
 	_ "modernc.org/sqlite" // registers "sqlite"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // waitingMySQL is how many claims of this database have waited for their keys for a while.

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 type ctxKey struct{}

@@ -14,8 +14,8 @@ import (
 	_ "github.com/lib/pq" // registers "postgres"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 const deadline = testkit.Patience

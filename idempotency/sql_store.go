@@ -15,11 +15,11 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency/internal/mysqlclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/keytable"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
 )
 
 // NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 // Key names one message for one consumer. Two messages with the same key are the same message, delivered twice.

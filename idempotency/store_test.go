@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Features I1, I2, I3, I4, I6, I8: a store keeps what the matrix says of it, however the connections are set.

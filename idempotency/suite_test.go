@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/matrix"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // row is a case of the suite. Its id begins with the feature or promise that it shows.
@@ -36,7 +36,7 @@ func TestMatrix(t *testing.T) {
 func (r row) on(t *testing.T, run func(*testing.T, database)) {
 	t.Helper()
 	var recording sync.Mutex
-	results := map[string]string{}
+	cells := map[string]string{}
 	t.Run(r.id, func(t *testing.T) {
 		for _, d := range columns {
 			t.Run(d.name, func(t *testing.T) {
@@ -52,15 +52,15 @@ func (r row) on(t *testing.T, run func(*testing.T, database)) {
 					}
 					recording.Lock()
 					defer recording.Unlock()
-					results[d.name] = result
+					cells[d.name] = result
 				})
 				run(t, d)
 			})
 		}
 	})
 	for _, d := range columns { // in order, whichever ended first
-		if result := results[d.name]; result != "" { // else -run left it out
-			testkit.NoError(t, matrix.Append(matrix.Line{PubSub: d.name, Feature: r.id, Title: r.title, Result: result}))
+		if result := cells[d.name]; result != "" { // else -run left it out
+			testkit.NoError(t, results.Append(results.Line{PubSub: d.name, Feature: r.id, Title: r.title, Result: result}))
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 )
 
 // Backoff says how long to wait between attempts: a time drawn from 0 to an interval that grows, so that messages that

@@ -9,7 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 func drawBackoff(t *rapid.T) Backoff {

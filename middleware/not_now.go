@@ -8,9 +8,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/recent"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 const (

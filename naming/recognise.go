@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/topicname"
+	"github.com/watermill-spillway/spillway/internal/upstream/topicname"
 )
 
 // Inside is for the other packages of Spillway.

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // maxText bounds what is taken from an error before the budget cuts it further.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // RabbitMQ's x-death is a list of tables, one for each queue and reason, the latest death first. Package wmamqp makes

@@ -13,7 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // limits bound what a letter adds to the original message, in bytes of keys and values.

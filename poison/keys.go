@@ -1,6 +1,6 @@
 package poison
 
-import "github.com/watermill-spillway/spillway/internal/deadletter"
+import "github.com/watermill-spillway/spillway/internal/chain/deadletter"
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (

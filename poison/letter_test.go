@@ -14,11 +14,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/attempts"
-	"github.com/watermill-spillway/spillway/internal/errorkind"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/chain/attempts"
+	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 var longAgo = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC)
@@ -192,7 +192,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 }
 
 // Promises P1, P3, decision 13: while what takes the letters is away, messages are held rather than nacked again and
-// again, which a broker may count and end. Their handlers run once. TestOutage of internal/outage has the log.
+// again, which a broker may count and end. Their handlers run once. TestOutage of internal/hold/outage has the log.
 func TestSinksAway(t *testing.T) {
 	down := outage.NewError("no connection")
 	synctest.Test(t, func(t *testing.T) {

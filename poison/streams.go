@@ -3,7 +3,7 @@ package poison
 import (
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // The headers that Kafka itself writes. Numbers are decimal text. Kafka Streams (KIP-1034, as of 4.2) keeps the headers

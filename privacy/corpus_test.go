@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 

@@ -3,7 +3,7 @@ package privacy
 import (
 	"strconv"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // MaxText is the length of the longest text that Text returns, in bytes. Of a longer text the head is kept, and the cut

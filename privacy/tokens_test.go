@@ -3,7 +3,7 @@ package privacy
 import (
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature D14: no prefix of a secret is left out. TestCorpusOfDrivers has what is found by them.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // maxLateness is how late a turn may be and still be made up for by those after it. A longer gap is a time in which

@@ -5,8 +5,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/consume"
-	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/chain/consume"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 )
 
 // Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that redrives its

@@ -9,10 +9,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/decorated"
-	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

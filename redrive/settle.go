@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/batcher"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -14,8 +14,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/seal"
 )
 

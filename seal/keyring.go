@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 )
 
 // keyring is Keys in memory: a current key and old ones.

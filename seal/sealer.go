@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 )
 
 // keysTimeout bounds each call of Keys: a message is held for as long.

@@ -16,9 +16,9 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/seal"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/crash/crashtest"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 func TestMain(m *testing.M) { crashtest.Main(m, main) }

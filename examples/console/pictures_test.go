@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/browser"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/browser"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"

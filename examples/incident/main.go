@@ -19,7 +19,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"

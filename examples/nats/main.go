@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/examples/nats/jetstream"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 func main() {

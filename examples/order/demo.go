@@ -9,7 +9,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 )
 
 const (

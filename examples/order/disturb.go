@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 // disturb runs consumers until each message is settled, nothing is parked and everything is committed. Meanwhile it

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 // Feature R13, as people are shown it: with Ordered no account lacks money, whatever fails.

@@ -11,7 +11,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 

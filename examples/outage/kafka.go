@@ -8,7 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 

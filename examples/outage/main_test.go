@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
-	"github.com/watermill-spillway/spillway/examples/internal/leaks"
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/leaks"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

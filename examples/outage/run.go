@@ -9,8 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 )
 
 // story is what happens while the service runs.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 )
 
 // watch shows a run while it goes on: in place on a terminal, a line for every second elsewhere.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 )
 
 // picture is what a terminal shows.

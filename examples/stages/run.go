@@ -7,10 +7,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/settings"

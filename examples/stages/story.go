@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive"
 )

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/examples/internal/chart"
+	"github.com/watermill-spillway/spillway/internal/testing/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Promises P1, P7: a handler that leaves while a goroutine of its own is in the first statement leaves no transaction

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/pipelined"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
 )
 
 // New returns the store that idempotency.NewStore returns, except that a key goes with the handler's first statement,

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature I2: a claim is one round trip, of BEGIN and the key, or of BEGIN, the key and the handler's first statement.

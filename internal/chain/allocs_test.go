@@ -5,7 +5,7 @@ package chain
 import (
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Promise P5: success allocates nothing.

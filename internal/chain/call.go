@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 )
 
 // Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its

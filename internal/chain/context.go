@@ -8,9 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/foreign"
-	"github.com/watermill-spillway/spillway/internal/graceful"
-	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Acked reports whether the handler acked the message itself.

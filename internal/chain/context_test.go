@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 func expired(context.Context) (context.Context, context.CancelFunc) {

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/attempts"
-	"github.com/watermill-spillway/spillway/internal/causes"
-	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/chain/attempts"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 )
 
 // Next is what becomes of a message after a part.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/delayed"
-	"github.com/watermill-spillway/spillway/internal/period"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/poison"
 )
 

@@ -3,7 +3,7 @@ package logging
 import (
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // writeMisses writes what was met of other modules that is not as the library knows it. Each is written once in a

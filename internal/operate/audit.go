@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/masked"
+	"github.com/watermill-spillway/spillway/internal/text/masked"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
-	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 

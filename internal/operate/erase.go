@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/erasedtext"
+	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 

@@ -3,7 +3,7 @@ package operate
 import (
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Wrong is an error of what a person asked for. The person can correct it.

@@ -7,11 +7,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/recent"
-	"github.com/watermill-spillway/spillway/internal/roster"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/chain/registry"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
 // link makes the type that embeds it a part of chains.
@@ -34,7 +34,7 @@ type Breaker struct {
 	freezes map[frozen]*freeze
 
 	sharing *sharing // nil without Config.Store
-	roster  roster.Roster
+	roster  registry.Roster
 }
 
 // place names a cell.

@@ -7,12 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errorkind"
-	"github.com/watermill-spillway/spillway/internal/gate"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/chain/attempts"
+	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
+	"github.com/watermill-spillway/spillway/internal/hold/gate"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
 // decision is what becomes of a message whose attempt ended.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
 const (

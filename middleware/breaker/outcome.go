@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
 // failed notes a failure of p's attempt, and decides what becomes of its message.

@@ -7,7 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/recent"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
 // quick lets successes pass a closed cell without its lock, while nothing failed since the last success that took the

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/foreign"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Feature R12: successes that pass without the lock count like others. The second breaker has a Scope, and takes the

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A

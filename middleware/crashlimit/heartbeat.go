@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 const (

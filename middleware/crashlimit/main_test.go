@@ -11,8 +11,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
 )
 
 func TestMain(m *testing.M) {

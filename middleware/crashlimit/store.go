@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,

@@ -3,8 +3,8 @@ package crashlimit
 import (
 	"strconv"
 
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
 var tables = []schema.Table{

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/decorated"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/naming"
 )
 

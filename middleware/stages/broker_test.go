@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 )
 
 // broker is a pub/sub that keeps what is not acked. The consumers of a topic share its messages, in order.

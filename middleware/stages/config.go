@@ -10,10 +10,10 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/internal/delayed"
-	"github.com/watermill-spillway/spillway/internal/destination"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/settings"
 )
 

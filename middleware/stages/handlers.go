@@ -10,10 +10,10 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/decorated"
-	"github.com/watermill-spillway/spillway/internal/foreign"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,

@@ -8,9 +8,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/destination"
-	"github.com/watermill-spillway/spillway/internal/foreign"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 

@@ -8,11 +8,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
-	"github.com/watermill-spillway/spillway/internal/due"
-	"github.com/watermill-spillway/spillway/internal/graceful"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/timing/due"
 	"github.com/watermill-spillway/spillway/poison"
 )
 

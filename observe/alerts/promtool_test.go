@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 // Feature O3: Prometheus loads the rules as they are, and each alert fires when it should and at no other time.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/settings"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"

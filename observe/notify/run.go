@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/safecall"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 )
 

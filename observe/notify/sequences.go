@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 )
 
 // maxHeld is the number of held keys that are looked at, those that wait longest.

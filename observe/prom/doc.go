@@ -33,7 +33,7 @@
 // # What a success costs
 //
 // A handled message costs two readings of the clock and two additions, and no allocation. See "go run
-// ./examples/measures".
+// ./lab/measures".
 //
 // The package imports client_golang. No other package of the library does.
 package prom

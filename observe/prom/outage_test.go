@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/prom"
 )
 

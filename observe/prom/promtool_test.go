@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/prom"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watermill-spillway/spillway/internal/askonce"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/askonce"
 )
 
 // source is something in a database that is asked for at a scrape: by one instance of the service within

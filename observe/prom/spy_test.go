@@ -8,9 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/testkit/child"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
-	"github.com/watermill-spillway/spillway/internal/testkit/wire"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/wire"
 )
 
 // spy notes the statements of a pool, and can refuse them, hang or panic.

@@ -3,7 +3,7 @@ package prom
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/watermill-spillway/spillway/internal/delayed"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )

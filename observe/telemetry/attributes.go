@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
 
-	"github.com/watermill-spillway/spillway/internal/causes"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 )

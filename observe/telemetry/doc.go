@@ -50,7 +50,7 @@
 //
 // For nothing but the SDK's own calls. With a batching span processor, a collector that hangs costs spans and no
 // message. A panic out of the SDK is logged, and the message goes on. An attempt that is not sampled costs some hundred
-// nanoseconds: see "go run ./examples/measures".
+// nanoseconds: see "go run ./lab/measures".
 //
 // The package imports the API of OpenTelemetry. No other package of the library does.
 package telemetry

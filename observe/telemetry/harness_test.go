@@ -25,7 +25,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"

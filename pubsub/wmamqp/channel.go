@@ -8,7 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 )
 
 // channel is one of the publisher's, with confirms. One caller at a time has it, so that what is returned is of that

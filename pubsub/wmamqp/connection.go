@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/outage"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 )
 
 // connection is watermill-amqp's, which dials again when it is lost, and its sockets, so that a peer that does not

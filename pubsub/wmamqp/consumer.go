@@ -12,8 +12,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/gate"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/hold/gate"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere,

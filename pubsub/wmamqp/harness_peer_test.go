@@ -18,8 +18,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/faultproxy"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // peer is a broker in memory, for tests in which time is not the machine's. It opens connections, channels and

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/lanes"
-	"github.com/watermill-spillway/spillway/internal/sequence"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/order/lanes"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 const (

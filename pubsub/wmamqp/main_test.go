@@ -16,8 +16,8 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 )
 

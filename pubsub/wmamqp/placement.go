@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 )
 
 // delivery is a message on its way through the router, and the context of the message.

@@ -1,6 +1,6 @@
 package wmamqp
 
-import "github.com/watermill-spillway/spillway/internal/wait"
+import "github.com/watermill-spillway/spillway/internal/timing/wait"
 
 // adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to
 // the broker, for other instances: it would wait here until the broker closes the channel. When as many messages in a

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/batcher"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 )
 
 // What goes together on one channel.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // consumersLook is how often the broker is asked whether it has consumers of the queue.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog

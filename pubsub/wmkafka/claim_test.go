@@ -14,8 +14,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/internal/graceful"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // group is a session of a member, and its claim on a partition, without the broker: its random moments take no time.

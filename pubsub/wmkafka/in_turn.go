@@ -9,8 +9,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/placing"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it

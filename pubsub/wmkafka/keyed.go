@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/lanes"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/order/lanes"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // knowsKey finds the key of the message. While SubscriberConfig.Key panics it waits: without a key the message would

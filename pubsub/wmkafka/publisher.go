@@ -14,8 +14,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/placing"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
 )

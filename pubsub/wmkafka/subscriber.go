@@ -11,9 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/settings"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 )
 
 // subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where

@@ -7,9 +7,9 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/watermill-spillway/spillway/internal/graceful"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 // claim is a savepoint of the message's transaction, with the key behind it.

@@ -9,9 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // handing notes that a handler gets a message. The function returned ends the drain if the subscription has ended

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
 
 // An idle consumer looks without a lock: each would use up a transaction id of the whole server.

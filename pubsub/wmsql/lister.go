@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 const (

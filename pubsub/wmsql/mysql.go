@@ -12,9 +12,9 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 var mysqlDialect = dialect{

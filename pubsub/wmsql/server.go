@@ -7,7 +7,7 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 )
 
 // serverColumn is in PostgreSQL's table of positions, beside the position. It holds the identifier of the server that

@@ -6,7 +6,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Promise P4, feature D9: what a handler sets for its transaction does not outlive its message.

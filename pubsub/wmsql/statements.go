@@ -10,8 +10,8 @@ import (
 	"net"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 )
 
 // The transaction as the proxy's owner: what it does around the statements of handlers, and around its own.

@@ -7,10 +7,10 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/database/postgres/postgrestest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
-	"github.com/watermill-spillway/spillway/internal/testkit/databases"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres/postgrestest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
 
 func (b *bench) isPostgres() bool { return b.kind.Name == databases.Postgres.Name }

@@ -6,8 +6,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 )
 
 // transaction is one transaction of the database on one connection, in which several messages are consumed. Everything

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // ByItself is Act.By of what a worker did.

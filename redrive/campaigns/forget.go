@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 )
 
 func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (done inside.Forgotten, err error) {

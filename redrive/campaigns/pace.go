@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 const (

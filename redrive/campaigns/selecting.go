@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

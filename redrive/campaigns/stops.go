@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -1,6 +1,6 @@
 package campaigns
 
-import "github.com/watermill-spillway/spillway/internal/database/schema"
+import "github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 
 // tables are the campaigns, their letters, what was done with them, and the standing policies.
 var tables = []schema.Table{

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/traced"
+	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )

@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/safecall"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Role is what a person may do. Each role may do what those before it may.

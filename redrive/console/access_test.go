@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature V11, decision 24: with Loopback this machine may look, and what may come from elsewhere is refused.

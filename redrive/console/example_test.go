@@ -12,7 +12,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver is the application's choice
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"

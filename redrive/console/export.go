@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 // The files that the record is exported as. No other name is served.

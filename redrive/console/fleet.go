@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 // maxShown is how many characters of a value a page shows, if its template names no other number.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"

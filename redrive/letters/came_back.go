@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 func (in *inner) KeepsWaiting() time.Duration { return time.Duration(in.retention.Load()) }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // choice is letters that a filter chooses.

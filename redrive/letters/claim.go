@@ -11,8 +11,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // claim is letters that a drain or a campaign has in hand.

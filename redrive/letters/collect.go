@@ -5,8 +5,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/consume"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/chain/consume"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // nackPause is the wait before a message that was not stored is requeued: some subscribers redeliver at once, without

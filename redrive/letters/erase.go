@@ -11,9 +11,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/erasedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 )
 
 // Erase keeps the rows, with StatusErased, their topics, handlers, times and ids, until Purge. f must have a field that

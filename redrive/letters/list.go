@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/poison"
 )
 

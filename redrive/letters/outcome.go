@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 func (in *inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/metadatacodec"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )

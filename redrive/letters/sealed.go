@@ -7,7 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []int64, err error) {

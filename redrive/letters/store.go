@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/batcher"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
 )

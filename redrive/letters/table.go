@@ -1,8 +1,8 @@
 package letters
 
 import (
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
 // table is the table of dead letters. A column more is a file more, and a version more.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database/mysql/mysqltest"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )

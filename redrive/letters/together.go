@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/batcher"
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // What one statement takes of letters that are published at the same time.

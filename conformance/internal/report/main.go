@@ -11,12 +11,12 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/watermill-spillway/spillway/internal/matrix"
+	"github.com/watermill-spillway/spillway/internal/testing/results"
 )
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: matrix FILE, the one that "+matrix.Variable+" named")
+		fmt.Fprintln(os.Stderr, "usage: matrix FILE, the one that "+results.Variable+" named")
 		os.Exit(2)
 	}
 	file, err := os.Open(os.Args[1])
@@ -34,10 +34,10 @@ func main() {
 	}
 }
 
-func read(from io.Reader) (lines []matrix.Line, err error) {
+func read(from io.Reader) (lines []results.Line, err error) {
 	scanner := bufio.NewScanner(from)
 	for scanner.Scan() {
-		var line matrix.Line
+		var line results.Line
 		if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
 		}
@@ -57,7 +57,7 @@ type table struct {
 	failed                              int
 }
 
-func (m *table) add(line matrix.Line) {
+func (m *table) add(line results.Line) {
 	m.pubsubs, m.features = with(m.pubsubs, line.PubSub), with(m.features, line.Feature)
 	at := [2]string{line.Feature, line.PubSub}
 	note := ""
@@ -89,7 +89,7 @@ func with(all []string, one string) []string {
 }
 
 // write returns an error when a feature failed somewhere.
-func write(to io.Writer, lines []matrix.Line) error {
+func write(to io.Writer, lines []results.Line) error {
 	m := table{title: map[string]string{}, rests: map[string]string{}, cells: map[[2]string]string{}}
 	for _, line := range lines {
 		m.add(line)

@@ -18,7 +18,7 @@ import (
 	_ "modernc.org/sqlite"             // registers "sqlite"
 
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 // Databases that an example can ask for.

@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"go.uber.org/goleak"
 
-	"github.com/watermill-spillway/spillway/internal/services"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // A site is a topic of its own on the server.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/examples/redis/streams"
-	"github.com/watermill-spillway/spillway/internal/deadletter"
-	"github.com/watermill-spillway/spillway/internal/services"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/testing/services"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/foreign"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that

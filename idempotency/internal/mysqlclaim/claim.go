@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/outage"
-	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 )
 
 // Store makes the claims of one *sql.DB.

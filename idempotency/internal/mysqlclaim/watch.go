@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/internal/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 )
 
 // Around a statement that may end the transaction:

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/pipelined"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
 )
 
 // enterInTime is enter, which also returns when the driver does not heed ctx.

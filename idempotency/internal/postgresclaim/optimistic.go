@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/internal/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/keytable"
-	"github.com/watermill-spillway/spillway/internal/pipelined"
-	"github.com/watermill-spillway/spillway/internal/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 )
 
 // lateness is the state of a claim whose key is entered with the handler's first statement.

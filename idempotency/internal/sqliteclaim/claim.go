@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/internal/database/sqlite"
-	"github.com/watermill-spillway/spillway/internal/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 // Claim holds the gate and a connection of its own. The connection is pinned, so that one whose transaction did

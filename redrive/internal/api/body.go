@@ -9,9 +9,9 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/period"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/timing/period"
 )
 
 // read reads the body of a request into a value: one JSON value, with no field that the value does not have.

@@ -19,9 +19,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/period"
-	"github.com/watermill-spillway/spillway/internal/sequence"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
@@ -53,7 +53,7 @@ type document struct {
 
 func newDocument(t *testing.T) *document {
 	d := &document{schemas: object{}, of: map[string]reflect.Type{}, comments: map[string]map[string]string{}}
-	for _, dir := range []string{"internal/operate", "internal/inside", "internal/sequence", "redrive/campaigns", "redrive/letters",
+	for _, dir := range []string{"internal/operate", "internal/inside", "internal/order/sequence", "redrive/campaigns", "redrive/letters",
 		"middleware/breaker"} {
 		for _, name := range testkit.Must(filepath.Glob("../../../" + dir + "/*.go")) {
 			if !strings.HasSuffix(name, "_test.go") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"

@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 const keyHeader = "Idempotency-Key"

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 )
 
 // sequences lists the keys whose messages wait in order.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )

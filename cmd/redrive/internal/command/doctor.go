@@ -11,8 +11,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/internal/database"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

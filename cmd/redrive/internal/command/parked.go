@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/watermill-spillway/spillway/internal/envelope"
+	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"

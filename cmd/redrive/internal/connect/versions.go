@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // Version is the version of a component's tables.

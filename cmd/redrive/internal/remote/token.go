@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"github.com/watermill-spillway/spillway/internal/apiclient"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
 )
 
 // flags are what errors call the settings.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
 // Feature V10: the columns that stay have what others leave. An extra one goes before a text is cut too short.

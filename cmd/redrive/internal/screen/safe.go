@@ -1,6 +1,6 @@
 package screen
 
-import "github.com/watermill-spillway/spillway/internal/printable"
+import "github.com/watermill-spillway/spillway/internal/text/printable"
 
 // Text returns s as one line that a terminal prints and never obeys.
 func Text(s string) string { return printable.Text(s) }

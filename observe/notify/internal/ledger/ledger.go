@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // Key is what an episode is about.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/database"
-	"github.com/watermill-spillway/spillway/internal/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
 // noticesTable is the table that the instances of a service share.

@@ -8,7 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/placing"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 )
 
 // Config configures a Group.

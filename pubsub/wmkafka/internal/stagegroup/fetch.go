@@ -7,7 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/placing"
 )
 
 // flight is a record that waits, or whose message is handled or placed elsewhere. All of it is guarded by the session's

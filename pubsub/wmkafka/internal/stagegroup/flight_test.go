@@ -14,9 +14,9 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/watermill-spillway/spillway/internal/due"
-	"github.com/watermill-spillway/spillway/internal/placing"
-	"github.com/watermill-spillway/spillway/internal/testkit"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
 
 // Features R5, P1: while messages are placed elsewhere, those behind them are handled, in a bound. Confirms come in any

@@ -11,9 +11,9 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/due"
-	"github.com/watermill-spillway/spillway/internal/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
 
 // Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/due"
-	"github.com/watermill-spillway/spillway/internal/safecall"
-	"github.com/watermill-spillway/spillway/internal/wait"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/timing/due"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // part is a partition. All of it is guarded by the session's lock.

@@ -13,9 +13,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/apiclient"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )

@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 // Kind is a way to show bytes.

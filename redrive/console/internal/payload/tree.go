@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/printable"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 const (

@@ -1,0 +1,189 @@
+package envelope
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+)
+
+// Sealer seals letters, and opens them: see seal.Sealer. A nil *Sealer opens nothing.
+type Sealer struct {
+	keys   Keys
+	limit  time.Duration
+	clear  []string
+	cached atomic.Pointer[working] // of the key that was used last
+}
+
+// New returns a Sealer. limit bounds each call of keys. clear are the patterns of the metadata keys that stay readable.
+func New(keys Keys, limit time.Duration, clear []string) *Sealer {
+	return &Sealer{keys: keys, limit: limit, clear: clear}
+}
+
+// IsClear reports whether the metadata key of a producer stays readable.
+func (s *Sealer) IsClear(key string) bool {
+	for _, pattern := range s.clear {
+		if match(pattern, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// match reports whether a text is of a pattern, in which * stands for any text.
+func match(pattern, text string) bool {
+	head, rest, wild := strings.Cut(pattern, "*")
+	if !wild {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, head)
+	for ok {
+		var part string
+		if part, rest, wild = strings.Cut(rest, "*"); !wild {
+			return strings.HasSuffix(text, part)
+		}
+		_, text, ok = strings.Cut(text, part)
+	}
+	return false
+}
+
+// Seal returns the envelope of c for the letter b, under the current key. An error is ErrUnavailable.
+func (s *Sealer) Seal(ctx context.Context, b Binding, c Content) ([]byte, error) {
+	key, w, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plain := c.plain()
+	return s.close(&key, w, b, plain, w.fingerprint(b, plain))
+}
+
+func (s *Sealer) close(key *Key, w *working, b Binding, plain, fingerprint []byte) ([]byte, error) {
+	if len(b.Topic) > maxBound || len(b.ID) > maxBound || b.Redrives < 0 {
+		return nil, fmt.Errorf("seal: a topic or an id has more than %d bytes, or the count of redrives is negative",
+			maxBound)
+	}
+	nonce := make([]byte, nonceSize)
+	_, _ = rand.Read(nonce) // never fails
+	header := appendHeader(key, fingerprint, nonce, b, len(plain))
+	return w.aead.Seal(header, nonce, plain, header), nil
+}
+
+// Open returns the content of an envelope that belongs to the letter b.
+func (s *Sealer) Open(ctx context.Context, b Binding, envelope []byte) (Content, error) {
+	h, plain, err := s.open(ctx, b, envelope)
+	if err != nil {
+		return Content{}, err
+	}
+	c, ok := readContent(plain)
+	if !ok {
+		return Content{}, &Error{h.KeyID, ErrDamaged}
+	}
+	return c, nil
+}
+
+func (s *Sealer) open(ctx context.Context, b Binding, envelope []byte) (Header, []byte, error) {
+	h, err := Parse(envelope)
+	if err != nil {
+		return h, nil, err
+	}
+	if s == nil {
+		return h, nil, &Error{h.KeyID, ErrNoKeys}
+	}
+	w, err := s.find(ctx, &h)
+	if err != nil {
+		return h, nil, err
+	}
+	plain, err := w.aead.Open(nil, h.nonce, h.sealed, h.additional)
+	if err != nil {
+		return h, nil, &Error{h.KeyID, ErrDamaged}
+	}
+	if h.Binding != b {
+		return h, nil, &Error{h.KeyID, fmt.Errorf("%w: it is that of message %q of topic %q, redriven %d times",
+			ErrOtherLetter, bounded(h.ID), bounded(h.Topic), h.Redrives)}
+	}
+	return h, plain, nil
+}
+
+// Reseal returns the envelope under the current key. It reports false, and returns the envelope, if that is its key.
+// The fingerprint stays as it is, so that the letter is recognised.
+func (s *Sealer) Reseal(ctx context.Context, b Binding, envelope []byte) (resealed []byte, changed bool, err error) {
+	h, plain, err := s.open(ctx, b, envelope)
+	if err != nil {
+		return nil, false, err
+	}
+	key, w, err := s.current(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if key.ID == h.KeyID {
+		return envelope, false, nil
+	}
+	resealed, err = s.close(&key, w, b, plain, h.Fingerprint)
+	return resealed, err == nil, err
+}
+
+// CurrentID returns the id of the current key.
+func (s *Sealer) CurrentID(ctx context.Context) (string, error) {
+	if s == nil {
+		return "", &Error{Err: ErrNoKeys}
+	}
+	key, _, err := s.current(ctx)
+	return key.ID, err
+}
+
+func (s *Sealer) current(ctx context.Context) (key Key, w *working, err error) {
+	if s == nil {
+		return key, nil, &Error{Err: ErrNoKeys}
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	err = safecall.Call("seal.Keys", func() (err error) { key, err = s.keys.Current(ctx); return err })
+	if err == nil {
+		err = key.Validate()
+	}
+	if err != nil {
+		return Key{}, nil, fmt.Errorf("seal: the current key: %w", notNow(err))
+	}
+	w, err = s.working(key.Secret)
+	return key, w, err
+}
+
+func (s *Sealer) find(ctx context.Context, h *Header) (*working, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	var secret []byte
+	err := safecall.Call("seal.Keys", func() (err error) {
+		secret, err = s.keys.Find(ctx, h.KeyID, h.Wrapped)
+		return err
+	})
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		return nil, &Error{h.KeyID, err}
+	case err == nil && len(secret) != SecretSize:
+		return nil, &Error{h.KeyID,
+			notNow(fmt.Errorf("the Keys returned %d bytes for the key: want %d", len(secret), SecretSize))}
+	case err != nil:
+		return nil, &Error{h.KeyID, notNow(err)}
+	}
+	return s.working(secret)
+}
+
+// notNow marks an error of Keys as ErrUnavailable, and as an outage for all parts that hold messages during one.
+func notNow(err error) error { return unavailable{classify.Transient(err)} }
+
+type unavailable struct{ err error }
+
+func (u unavailable) Error() string {
+	return ErrUnavailable.Error() + ": " + boundedtext.Error(u.err, 500)
+}
+func (u unavailable) Unwrap() error        { return u.err }
+func (u unavailable) Is(target error) bool { return target == ErrUnavailable }
+
+func bounded(text string) string { return boundedtext.Text(text, 200) }

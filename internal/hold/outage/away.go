@@ -1,0 +1,209 @@
+package outage
+
+import (
+	"context"
+	"crypto/tls"
+	"database/sql/driver"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+)
+
+// NewError returns an error that is Away, for Spillway's own clients. Wrap it, or keep it as a sentinel.
+func NewError(text string) error { return &unavailable{text} }
+
+type unavailable struct{ text string }
+
+func (e *unavailable) Error() string { return e.text }
+
+var errWaited = NewError("the database or broker that the message needs is still away")
+
+// Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the
+// message:
+//
+//   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full
+//     disk;
+//   - a store that is misconfigured: a missing table, a missing right, a wrong password, numbers of rows that are taken.
+//
+// It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's
+// own requests. In a handler's error, some of these can be about the message.
+func Away(err error) bool {
+	canceled, ours := false, false
+	if err == nil || !walk(err, func(err error) bool {
+		_, own := err.(interface{ OwnFault() })
+		ours = ours || own
+		canceled = err == context.Canceled
+		return !canceled
+	}) || canceled || Contended(err) {
+		return false
+	}
+	if ours {
+		return true
+	}
+	if state := postgres.State(err); state != "" {
+		return awayState(state)
+	}
+	if number := mysql.Number(err); number != 0 {
+		return awayNumbers[number] || class(err) == classify.ClassTransient
+	}
+	return class(err) == classify.ClassTransient || shaped(err)
+}
+
+func class(err error) classify.Class { return (*classify.Classifier)(nil).Classify(err).Class }
+
+// Contended reports whether a database undid or refused a statement because of other transactions.
+func Contended(err error) bool {
+	switch state := postgres.State(err); {
+	case strings.HasPrefix(state, "40"), state == "55P03", state == "57014":
+		return true
+	}
+	switch mysql.Number(err) {
+	case mysql.LockTimeout, mysql.Deadlock, 1317, 1614, 1969, 3024, 3572: // interrupted, undone, out of time, locked
+		return true
+	}
+	return false
+}
+
+// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true
+// for such an error too: a store without its table is out of order. For an output, the error means that its topic is
+// gone.
+func NoPlace(err error) bool {
+	switch postgres.State(err) {
+	case "42P01", "42501", "3F000":
+		return true
+	}
+	number := mysql.Number(err)
+	return number == 1142 || number == 1146
+}
+
+// awayState reports whether a SQLSTATE (PostgreSQL's Appendix A) means away, by its class or in full.
+func awayState(state string) bool {
+	switch state {
+	case "25006", // a replica
+		"42P01", "42501", "3D000", "3F000", // no such table, no right, no such database or schema
+		"26000", "42P05": // a prepared statement of another session: a pooler is between
+		return true
+	}
+	switch state[:min(2, len(state))] {
+	case "08", "28", "53", "57", "58", "XX": // connection, authorization, resources, operator, system, internal
+		return true
+	}
+	return false
+}
+
+// awayNumbers are errors of MySQL and MariaDB that mean away here. Package classify, for handlers, calls them permanent
+// or unknown.
+var awayNumbers = map[uint16]bool{
+	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
+	1114: true, 1142: true, 1146: true, // table full, command denied, no such table
+	1290: true, 1792: true, 1836: true, // read-only
+	1927: true, 3032: true, // connection killed, server in offline mode
+}
+
+// shaped recognises errors by type, and by text only if they have no type of their own.
+func shaped(err error) bool {
+	found := false
+	walk(err, func(err error) bool {
+		found = shape(err)
+		return !found
+	})
+	return found
+}
+
+func shape(err error) bool {
+	switch err {
+	case io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, driver.ErrBadConn:
+		return true
+	}
+	switch err.(type) {
+	case *unavailable, *nack, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
+		return true
+	case interface{ RedisError() }:
+		word, _, _ := strings.Cut(err.Error(), " ")
+		return awayRedis[word] || err.Error() == "ERR max number of clients reached"
+	}
+	return named(foreign.ErrorOf(err), err)
+}
+
+// named recognises the error types of clients.
+func named(e foreign.Error, err error) bool {
+	switch code := e.Code(); e.Kind {
+	case foreign.Connect:
+		return true
+	case foreign.AMQP:
+		switch code {
+		case 506, 541: // resources, internal; package classify knows the others
+			return true
+		case 501: // a frame that could not be read: by the server, what was sent is wrong
+			return !e.ByServer()
+		}
+	case foreign.Kafka:
+		return awayKafka[code] || nackedByKafka(e)
+	case foreign.SQLite:
+		switch code { // read-only, corrupt, cannot open, no database
+		case 8, 11, 14, 26:
+			return true
+		}
+		return strings.Contains(err.Error(), "no such table: spillway_")
+	case foreign.Plain, foreign.Traced, foreign.Told:
+		return foreign.Says(err.Error(), foreign.AwayForUs)
+	}
+	return false
+}
+
+// Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that:
+// RabbitMQ closes the connection if headers are too large.
+func Lost(err error) bool {
+	lost := false
+	walk(err, func(err error) bool {
+		if e := foreign.ErrorOf(err); e.Kind == foreign.AMQP {
+			lost = e.Code() == 501 || e.Code() == 504
+		}
+		return !lost
+	})
+	return lost
+}
+
+// awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify
+// knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
+var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true}
+
+// awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package
+// classify knows: no memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing
+// right.
+var awayRedis = map[string]bool{
+	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
+	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
+}
+
+// maxNodes bounds a search in an error that wraps itself.
+const maxNodes = 256
+
+// walk calls visit for err and what it wraps, until visit returns false. It reports whether it came to an end.
+func walk(err error, visit func(error) bool) bool {
+	queue := []error{err}
+	for n := 0; len(queue) > 0; n++ {
+		if n == maxNodes {
+			return false
+		}
+		err, queue = queue[0], queue[1:]
+		if err == nil {
+			continue
+		}
+		if !visit(err) {
+			return true
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			queue = append(queue, e.Unwrap())
+		case interface{ Unwrap() []error }:
+			queue = append(queue, e.Unwrap()...)
+		}
+	}
+	return true
+}

@@ -1,0 +1,220 @@
+package outage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
+)
+
+const (
+	// probeEvery is the time between two attempts during an outage, however many messages wait.
+	probeEvery = time.Second
+	// courtesy is how long the message that tried last lets others try first.
+	courtesy = 100 * time.Millisecond
+	// reserve is the time kept free before the deadline of a message, to give it back in.
+	reserve = time.Second
+	// closedAfter is the number of failures in a row after which messages wait without an attempt of their own. One
+	// failure can be the message's.
+	closedAfter = 2
+)
+
+// Config configures a Dependency.
+type Config struct {
+	// Name is what it is, for log lines.
+	Name string
+	// MaxHold is how long a message is held at most before it is requeued. Default: see the function MaxHold.
+	MaxHold time.Duration
+	// Away reports whether an error means that the thing is away. Default: the function Away.
+	Away func(error) bool
+	// Lost reports whether an error means that the connection was lost under the request, which the request itself can
+	// have caused. After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do
+	// returns the error after maxRefusal if the message alone loses connections again and again.
+	Lost func(error) bool
+	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by
+	// itself. If all messages have it for maxRefusal, Do returns it for one message in each such time. Default: none.
+	// Give the function Nacked if a message that is let go has another place to go to.
+	Nacked func(error) bool
+	// Logger receives a line when an outage begins, and one when it ends. Default: none.
+	Logger watermill.LoggerAdapter
+}
+
+// Dependency is one thing that Spillway needs. It is safe for concurrent use.
+type Dependency struct {
+	config Config
+	away   atomic.Bool // messages wait without an attempt of their own
+	noting atomic.Bool // a success changes something
+
+	mu       sync.Mutex
+	failures int            // in a row
+	next     time.Time      // of the next attempt
+	latest   recent.Message // that failed
+	latestAt time.Time      // and when
+	waiting  int            // messages that wait now
+	up       chan struct{}  // closed by a success
+	episode  episode
+	suspects suspects
+	nacks    nacks
+}
+
+// New returns a Dependency.
+func New(config Config) *Dependency {
+	if config.Away == nil {
+		config.Away = Away
+	}
+	config.Logger = logging.Wrap(config.Logger, nil)
+	return &Dependency{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
+}
+
+// Do calls try on behalf of c's message. It returns nil, or try's error if the error is about the message. If try fails
+// because the thing is away, Do holds the message and calls try again, until ctx ends or MaxHold has passed. Then it
+// returns an error that gives the message back. Pass the context in which try waits.
+func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) error {
+	var err error
+	if !g.mustWait(c) {
+		if err = try(); !g.failed(ctx, c, err) {
+			return err
+		}
+		if g.refusedForGood(c) {
+			return err
+		}
+	}
+	return g.hold(ctx, c, try, err)
+}
+
+// hold calls try at the message's slots. err is the failure so far, or nil.
+func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
+	rest, of := Rest(ctx, g.config.MaxHold, c.Held()), recent.Of(c)
+	until := time.Now().Add(rest)
+	defer Holding(c, rest, g.config.Logger)()
+	g.mu.Lock()
+	g.episode.held++
+	g.waiting++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.waiting--
+	}()
+	waits := ctx
+	if !c.Acked() { // what is only held goes back when its subscription ends
+		var done context.CancelFunc
+		waits, done = graceful.Waits(ctx)
+		defer done()
+	}
+	for {
+		switch g.slot(waits, of, until) {
+		case ended, expired:
+			return g.GiveBack(c, err)
+		}
+		if err = try(); !g.failed(ctx, c, err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return g.GiveBack(c, err)
+		}
+		if g.refusedForGood(c) {
+			return err
+		}
+	}
+}
+
+// GiveBack returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
+// again: for it GiveBack returns err.
+func (g *Dependency) GiveBack(c *chain.Call, err error) error {
+	if err == nil {
+		err = errWaited
+	}
+	if c.Acked() {
+		return err
+	}
+	g.mu.Lock()
+	g.episode.returned++
+	g.mu.Unlock()
+	return chain.Requeued(err)
+}
+
+// Interrupted is for work on c's message that failed with err because a connection was lost under it. It holds the
+// message until ping succeeds, and returns the error that gives the message back. After maxInterruptions in a row it
+// returns err. Call Settled when the work has succeeded.
+func (g *Dependency) Interrupted(ctx context.Context, c *chain.Call, err error, ping func() error) error {
+	g.mu.Lock()
+	tooOften := g.suspects.interrupted(recent.Of(c), time.Now())
+	g.mu.Unlock()
+	g.noting.Store(true)
+	if tooOften || c.Acked() {
+		return err
+	}
+	if ping != nil {
+		_ = g.Do(ctx, c, ping)
+	}
+	return g.GiveBack(c, err)
+}
+
+// Settled forgets c's message.
+func (g *Dependency) Settled(c *chain.Call) {
+	if !g.noting.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.suspects.Forget(recent.Of(c))
+	g.noting.Store(g.failures > 0 || g.suspects.Len() > 0)
+}
+
+// DefaultMaxHold is less than the shortest usual time after which a broker redelivers a message without an ack: 30 s.
+const DefaultMaxHold = 20 * time.Second
+
+type holdKey struct{}
+
+// WithMaxHold returns ctx for a message that its adapter lets be held for hold. It is for brokers that count returned
+// messages, and drop a message that was returned too often.
+func WithMaxHold(ctx context.Context, hold time.Duration) context.Context {
+	return context.WithValue(ctx, holdKey{}, hold)
+}
+
+// Rest returns how much longer a message may be held that was held before. It keeps a reserve free before the deadline
+// of ctx, to give the message back in.
+func Rest(ctx context.Context, configured, held time.Duration) time.Duration {
+	rest := MaxHold(ctx, configured) - held
+	if deadline, ok := ctx.Deadline(); ok {
+		rest = min(rest, time.Until(deadline)-reserve)
+	}
+	return max(rest, 0)
+}
+
+// Report is an outage that goes on.
+type Report struct {
+	Name    string // what is away
+	Since   time.Time
+	Waiting int // messages that are held
+}
+
+// Report returns the outage of the dependency that the log has, if there is one.
+func (g *Dependency) Report() (Report, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Report{Name: g.config.Name, Since: g.episode.began, Waiting: g.waiting}, g.failures > 0 && g.episode.logged
+}
+
+// Owner is a part with a dependency of its own. A type is an Owner if it embeds an Owned, so no part exports a method
+// with a type of this package.
+type Owner interface{ dependency() *Dependency }
+
+// Owned makes the type that embeds it an Owner. A public type embeds it under an unexported name.
+type Owned struct{ of *Dependency }
+
+// OwnedBy returns the Owned of a part with this dependency.
+func OwnedBy(d *Dependency) Owned { return Owned{d} }
+
+func (o Owned) dependency() *Dependency { return o.of }
+
+// Of returns the dependency of a part.
+func Of(part Owner) *Dependency { return part.dependency() }

@@ -1,0 +1,141 @@
+package sequence
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+)
+
+// Decision is what a person decides about a parked message. It is written on its row, and the owner of the source
+// carries it out in the message's lane: so it meets neither the handler nor another decision.
+type Decision int
+
+const (
+	Undecided Decision = iota
+	Release            // it is handled again, now and in its place
+	Skip               // it becomes a dead letter, without a call of its handler
+	Discard            // it is settled without an effect or a letter
+)
+
+func (d Decision) String() string { return [...]string{"undecided", "release", "skip", "discard"}[d] }
+
+// Deciding is a decision of a person.
+type Deciding struct {
+	What    Decision
+	By, Why string
+	All     bool // the messages behind it too, that are parked now
+	// Record is called in the transaction that writes the decision, with the id of the first message, where it stands,
+	// and the number of messages.
+	Record func(tx *sql.Tx, id string, first Parked, n int) error
+}
+
+var (
+	// ErrDecided says that a decision was written before.
+	ErrDecided = errors.New("it is decided already")
+	// ErrNotHeld says that nothing holds the message.
+	ErrNotHeld = errors.New("it is not held")
+	// ErrNotFirst says that another message of the sequence comes before.
+	ErrNotFirst = errors.New("it is not the first message of its key")
+	// ErrNotParked says that there is no such message: it may have been handled meanwhile.
+	ErrNotParked = errors.New("no such message waits")
+)
+
+const mostWhy = 1 << 10
+
+// Decide writes what a person decided about the first message of a sequence. It returns for how many messages.
+func Decide(ctx context.Context, db *sql.DB, service string, seq int64, d Deciding) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, first, err := find(ctx, db, service, seq)
+	switch {
+	case err != nil:
+		return 0, err
+	case first.Seq != seq:
+		return 0, fmt.Errorf("%w: %d is", ErrNotFirst, first.Seq)
+	case first.Decided != "":
+		return 0, fmt.Errorf("%w: %s, by %s at %s", ErrDecided, first.Decided, first.By,
+			first.DecidedAt.Format(time.DateTime))
+	case d.What == Release && !first.Held:
+		return 0, ErrNotHeld
+	}
+	which, of := `seq = ?`, []any{seq}
+	if d.All {
+		which, of = `source = ? AND lane = ? AND seq >= ?`, []any{first.source, first.lane, seq}
+	}
+	statement := on.Statement(`UPDATE spillway_parked SET decision = ?, decided_at = now_us(), decided_by = ?, decided_why = ?
+WHERE decision = 0 AND ` + which)
+	args := append([]any{int(d.What), []byte(shown([]byte(d.By))), []byte(boundedtext.Text(d.Why, mostWhy))}, of...)
+	err = on.Write(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, statement, args...)
+		if err != nil {
+			return err
+		}
+		changed, err := result.RowsAffected()
+		if n = int(changed); err != nil || n == 0 {
+			return err
+		}
+		return d.Record(tx, first.id, first, n)
+	})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: something happened to it meanwhile", ErrNotParked)
+	}
+	return n, err
+}
+
+// find returns the first message of the sequence of a message.
+func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *database.Database, first Parked, err error) {
+	if on, err = database.Detect(ctx, db); err != nil {
+		return nil, first, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return nil, first, cmp.Or(err, ErrNotParked)
+	}
+	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`,
+		service,
+		1, seq)
+	if err == nil && len(all) == 0 {
+		err = ErrNotParked
+	}
+	if err != nil {
+		return nil, first, err
+	}
+	return on, all[0], nil
+}
+
+// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is
+// parked.
+var lookEvery = 5 * time.Second
+
+// lookForDecisions lets lanes be drained for which a person decided something.
+func (o *Owner) lookForDecisions(ctx context.Context) {
+	o.mu.Lock()
+	due := len(o.lanes) > 0 && time.Since(o.looked) >= lookEvery
+	if due {
+		o.looked = time.Now()
+	}
+	o.mu.Unlock()
+	if !due {
+		return
+	}
+	lanes, err := o.store.Decided(ctx, o.of)
+	if err != nil && ctx.Err() == nil {
+		logging.SequencesAway.Write(o.Logger, err, o.fields())
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, lane := range lanes {
+		// What is not known was parked by a process that does not own the source any more: the next owner finds it.
+		if l := o.lanes[string(lane)]; l != nil && l.index >= 0 {
+			l.due = time.Now()
+			heap.Fix(&o.due, l.index)
+		}
+	}
+}

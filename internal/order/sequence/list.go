@@ -1,0 +1,172 @@
+package sequence
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+)
+
+// Parked is a sequence with parked messages, for people.
+type Parked struct {
+	Seq       int64     `json:"seq"`      // of the first message: it names the sequence to Decide
+	Consumer  string    `json:"consumer"` // of the first message: service and handler
+	Group     string    `json:"group"`
+	Topic     string    `json:"topic"`
+	Partition int32     `json:"partition"`
+	Key       *string   `json:"key"` // the head of it; nil without one
+	Messages  int       `json:"messages"`
+	First     string    `json:"first"`                // the id of the first message
+	Position  int64     `json:"position"`             // its offset
+	SentAt    time.Time `json:"sent_at"`              // by its producer or broker
+	Due       time.Time `json:"due_at"`               // when it is tried again
+	Held      bool      `json:"held"`                 // until a person decides
+	Late      bool      `json:"late"`                 // it is due or decided, for longer than a minute
+	Bytes     int64     `json:"bytes"`                // of all messages, as limits count them
+	Decided   string    `json:"decided,omitempty"`    // by a person: release, skip or discard
+	By        string    `json:"decided_by,omitempty"` // who did
+	Why       string    `json:"reason,omitempty"`     // and for what reason
+	DecidedAt time.Time `json:"decided_at,omitzero"`
+
+	source, lane []byte
+	id           string
+}
+
+// late is how long a message may be due and not begun until List calls it late.
+const late = time.Minute
+
+// List returns the sequences of a service, at most limit, those with the most messages first. db need not have the
+// table.
+func List(ctx context.Context, db *sql.DB, service string, limit int) (all []Parked, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return nil, err
+	}
+	return list(ctx, on, "", service, limit)
+}
+
+func list(ctx context.Context, on *database.Database, and string, service string, limit int, args ...any) (all []Parked,
+	err error) {
+	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+		var p Parked
+		var consumer, group, topic, id, by, why []byte
+		var due, sent, held, decided, ago int64
+		var decision Decision
+		if err := rows.Scan(&p.Seq, &p.source, &p.lane, &consumer, &group, &topic, &p.Partition, &p.Messages, &id,
+			&p.Position, &sent, &due, &held, &decision, &decided, &ago, &by, &why, &p.Bytes); err != nil {
+			return err
+		}
+		p.lane, p.id = notNil(p.lane), string(id)
+		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
+		p.Key = keyShown(p.lane)
+		wait := microseconds(due)
+		p.SentAt, p.Due = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC()
+		p.Held, p.Late = held != 0, held == 0 && wait < -late
+		if decision != Undecided {
+			p.Decided, p.By, p.Why, p.DecidedAt = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy),
+				time.UnixMicro(decided).UTC()
+			p.Held, p.Late = false, microseconds(ago) > late
+		}
+		all = append(all, p)
+		return nil
+	}, on.Statement(`SELECT p.seq, p.source, p.lane, p.consumer, p.members, p.topic, p.part, first.n, p.id,
+p.position, p.sent_at, p.due_at - now_us(), p.held, p.decision, p.decided_at, now_us() - p.decided_at, p.decided_by, p.decided_why, first.bytes
+FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n, SUM(bytes) AS bytes FROM spillway_parked WHERE service = ?`+and+`
+GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq LIMIT ?`), append(append([]any{[]byte(service)}, args...), limit)...)
+	if err != nil {
+		return nil, fmt.Errorf("list parked sequences: %w", err)
+	}
+	return all, nil
+}
+
+// Behind returns how many messages of a key are parked, and the first one, or 0. db need not have the table.
+func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []byte) (n int, seq int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return 0, 0, err
+	}
+	if there, err := on.Has(ctx, table); err != nil || !there {
+		return 0, 0, err
+	}
+	err = on.Query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n, &seq) },
+		on.Statement(`SELECT COUNT(*), COALESCE(MIN(seq), 0) FROM spillway_parked WHERE source = ? AND lane = ?`),
+		[]byte(of.hash(service)), notNil(LaneOf(key)))
+	return n, seq, err
+}
+
+// mostShown bounds a text that is shown.
+const mostShown = 200
+
+func shown(text []byte) string { return boundedtext.Text(string(text), mostShown) }
+
+// keyShown returns the key that a lane stands for, or the head of it. It returns nil for a message without one.
+func keyShown(lane []byte) *string {
+	switch len(lane) {
+	case alone:
+		return nil
+	case hashed:
+		lane = lane[:hashed-sha256.Size]
+	}
+	head := shown(lane)
+	return &head
+}
+
+// Message is a parked message, for people.
+type Message struct {
+	Seq      int64             `json:"seq"`
+	ID       string            `json:"id"`
+	Position int64             `json:"position"`
+	SentAt   time.Time         `json:"sent_at"`
+	Due      time.Time         `json:"due_at"`
+	Held     bool              `json:"held"`
+	Bytes    int64             `json:"bytes"`
+	Decided  string            `json:"decided,omitempty"`
+	By       string            `json:"decided_by,omitempty"`
+	Why      string            `json:"reason,omitempty"`
+	Metadata map[string]string `json:"-"` // with its failure
+}
+
+// Show returns the sequence of a message, and its first messages, at most limit.
+func Show(ctx context.Context, db *sql.DB, service string, seq int64,
+	limit int) (first Parked, all []Message, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, first, err := find(ctx, db, service, seq)
+	if err != nil {
+		return first, nil, err
+	}
+	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+		var m Message
+		var id, by, why, metadata []byte
+		var sent, due, held int64
+		var decision Decision
+		if err := rows.Scan(&m.Seq, &id, &m.Position, &sent, &due, &held, &m.Bytes, &decision, &by, &why,
+			&metadata); err != nil {
+			return err
+		}
+		m.ID, m.SentAt, m.Due = shown(id), time.UnixMicro(sent).UTC(), time.Now().Add(microseconds(due)).UTC()
+		if m.Held = held != 0 && decision == Undecided; decision != Undecided {
+			m.Decided, m.By, m.Why = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy)
+		}
+		m.Metadata, _ = metadatacodec.Read(metadata) // of a damaged row there is none
+		all = append(all, m)
+		return nil
+	}, on.Statement(`SELECT seq, id, position, sent_at, due_at - now_us(), held, bytes, decision, decided_by, decided_why, metadata
+FROM spillway_parked WHERE source = ? AND lane = ? ORDER BY seq LIMIT ?`), first.source, first.lane, limit)
+	if err != nil {
+		err = fmt.Errorf("show parked messages: %w", err)
+	}
+	return first, all, err
+}

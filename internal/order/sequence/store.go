@@ -1,0 +1,177 @@
+package sequence
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+)
+
+// maxWrite bounds every statement, the wait for others included.
+const maxWrite = 30 * time.Second
+
+// Store is the table of parked messages of a service. It is safe for concurrent use, by any number of processes.
+type Store struct {
+	db         *database.Database
+	service    string
+	statements statements
+	joins      bool
+}
+
+// NewStore makes or upgrades the table.
+func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
+	on, err := database.Open(ctx, "sequence: NewStore", db, service, table)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: on, service: service, statements: statementsFor(on)}, nil
+}
+
+// statements are in a database's own SQL.
+type statements struct {
+	park, again, remove   string
+	heads, lanes, decided string
+}
+
+// settledKey is true of a row whose message is settled: a hold that was left over does not count.
+const settledKey = `EXISTS (SELECT 1 FROM spillway_keys k WHERE k.consumer = p.consumer AND k.id = p.key_id AND (k.expires_at IS NULL
+OR k.expires_at = 0 AND k.settled_source = p.source AND k.settled_position >= p.position AND k.settled_redrives >= p.redrives))`
+
+const (
+	// What a person decided is done at once, and a hold does not stand in its way.
+	dueIn  = `CASE WHEN p.decision > 0 THEN 0 ELSE p.due_at - now_us() END`
+	isHeld = `CASE WHEN p.held = 0 OR p.decision > 0 THEN 0 WHEN ` + settledKey + ` THEN 0 ELSE 1 END`
+)
+
+func statementsFor(db *database.Database) statements {
+	const message = `WHERE source = ? AND position = ? AND fingerprint = ?`
+	nothing := ` ON CONFLICT DO NOTHING`
+	if db.Kind() == database.MySQL {
+		nothing = ` ON DUPLICATE KEY UPDATE held = held` // IGNORE would ignore other errors too
+	}
+	return statements{
+		park: db.Statement(`INSERT INTO spillway_parked (` + columns + `)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + nothing),
+		// a skip or discard that a person decided meanwhile stays
+		again: db.Statement(`UPDATE spillway_parked SET due_at = now_us() + ?, held = ?,
+decision = CASE WHEN decision = 1 THEN 0 ELSE decision END, bytes = ?, id = ?, metadata = ?, payload = ? ` + message),
+		remove: db.Statement(`DELETE FROM spillway_parked ` + message),
+		heads: db.Statement(`SELECT p.seq, p.lane, p.position, p.fingerprint, p.redrives, ` + dueIn + `, ` + isHeld + `, p.sent_at, p.consumer,
+p.key_id, p.record_key, p.decision, p.decided_by, p.decided_why, p.id, p.metadata, p.payload, p.payload IS NOT NULL
+FROM spillway_parked p WHERE p.source = ? AND p.lane = ? ORDER BY p.seq LIMIT ?`),
+		lanes: db.Statement(`SELECT p.lane, ` + dueIn + `, first.n, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
+SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first ON first.seq = p.seq`),
+		decided: db.Statement(`SELECT DISTINCT lane FROM spillway_parked WHERE source = ? AND decision > 0`),
+	}
+}
+
+// Park writes a row, unless there is one of this message.
+func (s *Store) Park(ctx context.Context, of Source, row *Row, wait time.Duration) error {
+	return s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.hash(s.service), wait))
+}
+
+// write refuses what the database does not take for its size.
+func (s *Store) write(ctx context.Context, statement string, row *Row, args []any) error {
+	size := row.size()
+	if largest := s.db.Largest(); largest > 0 && size > largest { // the server would hang up
+		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, size, largest)
+	}
+	err := s.exec(ctx, statement, args...)
+	if s.db.TooLarge(err, size) {
+		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, size, err)
+	}
+	return err
+}
+
+// Again lets a row wait on, with what is known of its message by now, or stand if it is held.
+func (s *Store) Again(ctx context.Context, of Source, row *Row, wait time.Duration) error {
+	args := row.args(s.db, s.service, of, "", wait)
+	args = append([]any{wait.Microseconds(), row.heldNumber()}, args[len(args)-4:]...)
+	return s.write(ctx, s.statements.again, row, append(args, s.message(of, row)...))
+}
+
+// Delete removes the row of a message.
+func (s *Store) Delete(ctx context.Context, of Source, row *Row) error {
+	return s.exec(ctx, s.statements.remove, s.message(of, row)...)
+}
+
+func (s *Store) message(of Source, row *Row) []any {
+	return []any{[]byte(of.hash(s.service)), row.Position, row.Fingerprint}
+}
+
+// Heads returns the first rows of a sequence, at most n.
+func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows []*Row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	err = s.query(ctx, s.db.Query, func() { rows = nil }, func(scan *sql.Rows) error {
+		row := new(Row)
+		var consumer, keyID, by, why, id, metadata, payload []byte
+		var due, held, sent int64
+		var hasPayload bool
+		if err := scan.Scan(&row.seq, &row.Lane, &row.Position, &row.Fingerprint, &row.Redrives, &due, &held, &sent,
+			&consumer,
+			&keyID, &row.RecordKey, &row.Decision, &by, &why, &id, &metadata, &payload, &hasPayload); err != nil {
+			return err
+		}
+		row.Lane = notNil(row.Lane) // some drivers read an empty value as nil
+		if row.RecordKey == nil && len(row.Lane) != alone {
+			row.RecordKey = []byte{}
+		}
+		row.Key = Key{Consumer: string(consumer), ID: string(keyID)}
+		row.Due, row.Held, row.SentAt = time.Now().Add(microseconds(due)), held != 0, time.UnixMicro(sent)
+		row.By, row.Why = string(by), string(why)
+		rows = append(rows, row)
+		return row.decode(id, metadata, payload, hasPayload)
+	}, s.statements.heads, []byte(of.hash(s.service)), notNil(lane), n)
+	return rows, err
+}
+
+// Waiting is a sequence with parked messages.
+type Waiting struct {
+	Lane []byte
+	Due  time.Time // of the first
+	load
+}
+
+// load is what counts of a limit.
+type load struct {
+	messages int
+	bytes    int64
+}
+
+// Load returns the sequences of a source that have parked messages.
+func (s *Store) Load(ctx context.Context, of Source) (all []Waiting, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	err = s.query(ctx, s.db.QueryPlanned, func() { all = nil }, func(rows *sql.Rows) error {
+		var w Waiting
+		var due int64
+		err := rows.Scan(&w.Lane, &due, &w.messages, &w.bytes)
+		w.Lane, w.Due = notNil(w.Lane), time.Now().Add(microseconds(due))
+		all = append(all, w)
+		return err
+	}, s.statements.lanes, []byte(of.hash(s.service)))
+	return all, err
+}
+
+// Decided returns the sequences of a source for which a person has decided something.
+func (s *Store) Decided(ctx context.Context, of Source) (lanes [][]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	err = s.db.Query(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
+		var lane []byte
+		err := rows.Scan(&lane)
+		lanes = append(lanes, notNil(lane))
+		return err
+	}, s.statements.decided, []byte(of.hash(s.service)))
+	return lanes, err
+}
+
+// microseconds bounds what the database says: its clock may have jumped.
+func microseconds(n int64) time.Duration {
+	const most = int64(10 * 366 * 24 * time.Hour / time.Microsecond)
+	return time.Duration(max(-most, min(n, most))) * time.Microsecond
+}

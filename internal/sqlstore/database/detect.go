@@ -1,0 +1,89 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/sqlite"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+)
+
+// supported are the databases that a store can be on.
+const supported = "PostgreSQL 11, MySQL 8.0.13, MariaDB 10.6, SQLite 3.35, or a later version of one of them"
+
+// Detect asks db which kind of database it is. It asks version() first: PostgreSQL logs the questions that it does not
+// understand. A database that is none of the supported ones is an error, and so is a nil db.
+func Detect(ctx context.Context, db *sql.DB) (*Database, error) {
+	if db == nil {
+		return nil, errors.New("the *sql.DB is nil: give an open database: " + supported)
+	}
+	version, err := ask(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	kind, ok := kindOf(version)
+	if !ok {
+		return nil, fmt.Errorf("the database is %q, and must be %s", boundedtext.Text(version, 200), supported)
+	}
+	if kind == Postgres {
+		if err := postgres.RequireSessions(ctx, db); err != nil {
+			return nil, err
+		}
+	}
+	return Of(kind, db), nil
+}
+
+// ask returns the version that the server tells. What a server answers to version() but its version is an error of its
+// own.
+func ask(ctx context.Context, db *sql.DB) (version string, err error) {
+	question := func(text string) error {
+		return sqlite.WhileBusy(ctx, func() error { return db.QueryRowContext(ctx, text).Scan(&version) })
+	}
+	if err = question(`SELECT version()`); err == nil {
+		return version, nil
+	}
+	if postgres.State(err) == "" && mysql.Number(err) == 0 && question(`SELECT sqlite_version()`) == nil {
+		return "SQLite " + version, nil
+	}
+	return "", fmt.Errorf("ask the database for its version: %w; see that it answers at the address of the *sql.DB, and is %s",
+		postgres.WithRemedy(err), supported)
+}
+
+// versions are what servers answer: a prefix, the words that a version must or must not have, and the least version.
+var versions = []struct {
+	kind         Kind
+	prefix, word string
+	major, minor int
+}{
+	{Postgres, "PostgreSQL ", "", 11, 0},
+	{SQLite, "SQLite ", "", 3, 35},
+	{MySQL, "", "MariaDB", 10, 6},
+	{MySQL, "", "", 8, 0},
+}
+
+var number = regexp.MustCompile(`^(\d+)(?:\.(\d+))?`)
+
+// kindOf reports which kind of database a version is of. TiDB speaks as MySQL does, and knows no SKIP LOCKED.
+func kindOf(version string) (Kind, bool) {
+	for _, known := range versions {
+		rest, found := strings.CutPrefix(version, known.prefix)
+		if !found || !strings.Contains(rest, known.word) {
+			continue
+		}
+		parts := number.FindStringSubmatch(rest)
+		if parts == nil || strings.Contains(rest, "TiDB") {
+			return "", false
+		}
+		major, _ := strconv.Atoi(parts[1])
+		minor, _ := strconv.Atoi(parts[2])
+		return known.kind, major > known.major || major == known.major && minor >= known.minor
+	}
+	return "", false
+}

@@ -1,0 +1,154 @@
+// Package mysql knows what is particular to MySQL and MariaDB: their SQL, their catalog, and what their errors mean.
+// Any database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/rerun"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+)
+
+// Engine is what MySQL and MariaDB do in their own way. See the interface in package database.
+type Engine struct{}
+
+// From UTC: the session's time zone may have an hour that comes twice.
+var clock = strings.NewReplacer(
+	"now_ms()", `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`,
+	"now_us()", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
+)
+
+// Statement spells the clocks.
+func (Engine) Statement(text string) string { return clock.Replace(text) }
+
+// Text and Bytes bind bytes, so that no character set of the connection changes them.
+func (Engine) Text(s string) any { return []byte(s) }
+
+// Bytes is Text.
+func (Engine) Bytes(s string) any { return []byte(s) }
+
+// SkipLocked passes over the rows that others have locked.
+func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
+
+// Write runs work in a transaction, and again if the server undid it because of another one, or if it waited for a lock
+// in vain. After a deadlock statements on the same *sql.Tx commit on their own: work must write nothing after an error.
+func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return rerun.Write(ctx, db, Undone, work)
+}
+
+// Again runs one statement, and again if the server undid it because of others.
+func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
+	return rerun.Statement(ctx, Undone, statement)
+}
+
+// Read runs read once: readers wait for no one.
+func (Engine) Read(_ context.Context, read func() error) error { return read() }
+
+// Planned runs read: each query is planned for its values anyway.
+func (Engine) Planned(_ context.Context, db *sql.DB, read func(schema.Session) error) error {
+	return read(db)
+}
+
+// overhead is for all of a statement, or of a row, that does not come with the message.
+const overhead = 8 << 10
+
+// Largest returns what fits into one packet, whichever way it goes.
+func (Engine) Largest(ctx context.Context, db *sql.DB) (int, error) {
+	var packet int
+	if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
+		return 0, fmt.Errorf("ask for max_allowed_packet: %w", err)
+	}
+	return max(1, packet-overhead), nil
+}
+
+// TooLarge reports whether err, of size bytes, is a refusal for size. The server hangs up in the middle of a packet
+// that is too large, so that as a rule its answer is lost. A driver that writes values into the statement may double
+// them by escaping. A driver with a lower limit of its own says so in words.
+func (Engine) TooLarge(err error, size, limit int) bool {
+	switch Number(err) {
+	case PacketTooLarge, RowTooLarge:
+		return true
+	case 0:
+		ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		return limit > 0 && 2*size > limit && !ended || strings.Contains(err.Error(), "packet for query is too large")
+	}
+	return false
+}
+
+// IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index. It also
+// reports whether an index to drop is not there.
+func (Engine) IsThere(err error) bool {
+	return slices.Contains([]uint16{1050, 1060, 1061, 1091}, Number(err))
+}
+
+// MayNot reports whether the user has no right to do it, or the session or the server may only read.
+func (Engine) MayNot(err error) bool {
+	return slices.Contains([]uint16{1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
+}
+
+// Taken reports whether a row with the same unique key is there.
+func (Engine) Taken(err error) bool { return Number(err) == Duplicate }
+
+// PrimaryTaken reports whether a row with the same primary key is there. MariaDB names the index, and MySQL the table
+// before it, in each of the server's languages.
+func (e Engine) PrimaryTaken(err error, _ schema.Table) bool {
+	return e.Taken(err) && strings.Contains(err.Error(), "PRIMARY'")
+}
+
+// Behind returns false: the server counts on behind each row, however it came in.
+func (Engine) Behind(context.Context, schema.Session, schema.Table) (bool, error) { return false, nil }
+
+// Renumber lets the server count on behind the rows: it takes no number that is lower.
+func (Engine) Renumber(t schema.Table) string { return `ALTER TABLE ` + t.Name + ` AUTO_INCREMENT = 1` }
+
+// The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
+const (
+	// Duplicate says that the key of a row is there already.
+	Duplicate = 1062
+	// NotLocked says that the session has locked tables, and not this one.
+	NotLocked = 1100
+	// RowTooLarge says that a row, or a value of it, is larger than InnoDB takes.
+	RowTooLarge = 1118
+	// PacketTooLarge says that a statement, or a row, is larger than max_allowed_packet.
+	PacketTooLarge = 1153
+	// LockTimeout says that another transaction held a lock for longer than innodb_lock_wait_timeout. The statement is
+	// undone and, where innodb_rollback_on_timeout is set, the transaction too.
+	LockTimeout = 1205
+	// Deadlock says that the whole transaction was undone, because another one and this one waited for each other.
+	Deadlock = 1213
+	// NoSavepoint says that a savepoint is not there: the transaction that it was set in has ended.
+	NoSavepoint = 1305
+)
+
+// Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
+// classify: a pointer to a struct named MySQLError with a field Number.
+func Number(err error) uint16 {
+	for one := range causes.All(err) {
+		if n := number(one); n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+func number(err error) uint16 {
+	e := foreign.ErrorOf(err)
+	if n := e.Code(); e.Kind == foreign.MySQL && 0 < n && n <= 0xffff {
+		return uint16(n)
+	}
+	return 0
+}
+
+// Undone reports whether the server undid the transaction because of another one, or may have: after a wait for a lock
+// in vain.
+func Undone(err error) bool {
+	n := Number(err)
+	return n == Deadlock || n == LockTimeout
+}

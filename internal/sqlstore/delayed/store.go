@@ -1,0 +1,211 @@
+package delayed
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+)
+
+// MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
+const MaxDelay = 10 * 366 * 24 * time.Hour
+
+const (
+	// maxWrite bounds every statement, the wait for others included.
+	maxWrite = 30 * time.Second
+	// maxTopic is how many bytes a topic's name may have: MySQL groups no longer ones without a file.
+	maxTopic = 1024
+	// maxWaiting is how many topics Waiting tells of.
+	maxWaiting = 1000
+)
+
+// Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
+// use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
+type Store struct {
+	db         *database.Database
+	statements statements
+	service    string
+	alarms     alarms // of relays in this process
+	dialect    *dialect
+	batcher    *batcher.Batcher[[]any] // what Put writes at the same time
+}
+
+// NewStore returns a Store, as delay.NewStore does.
+func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
+	on, err := database.Open(ctx, "delay: NewStore", db, service, table)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
+	s.statements = statementsFor(on, s.dialect)
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	if err := s.canTake(ctx); err != nil {
+		return nil, fmt.Errorf("delay: NewStore: %w", err)
+	}
+	s.batcher = s.newBatcher()
+	return s, nil
+}
+
+var (
+	errNoStore   = errors.New("delay: the *Store is nil: look at the error of NewStore")
+	errNoContext = errors.New("delay: the context is nil: give context.Background() if there is no other")
+	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
+)
+
+// DB returns the database of the Store.
+func (s *Store) DB() *sql.DB { return s.db.DB() }
+
+// Service returns the service of NewStore.
+func (s *Store) Service() string { return s.service }
+
+// Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay
+// publishes msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a
+// message, as the package's documentation says, it is durable when that commits. Put takes at most 30 seconds, and msg
+// remains the caller's.
+//
+// With an after of 0 or less the message is due at once. These are errors:
+//   - an after of more than MaxDelay, about ten years: it was meant in another unit
+//   - a topic without a name, or of more than 1,024 bytes
+//   - a message that is too large for the database: the error wraps classify.ErrTooLarge
+//   - a ctx inside a receiver's claim on the same *sql.DB of SQLite: Put would wait for itself. Through another *sql.DB
+//     on the same file it does wait, for 30 seconds.
+//
+// Calls that come while another one writes go together, with one statement. No call waits for others to come, and a
+// message that the database refuses fails its own call alone. A call inside of a transaction is never put together with
+// others.
+//
+// After an error of the connection the message may have been stored, and if ctx ends. If the connection is lost while
+// several messages go together, each of them is put again, and may be there twice.
+func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, after time.Duration) error {
+	if s == nil {
+		return errNoStore
+	}
+	if ctx == nil {
+		return errNoContext
+	}
+	if err := checkPut(topic, msg, after); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	after = max(0, after)
+	if err := s.put(ctx, newRecord(s.service, topic, msg), after); err != nil {
+		return fmt.Errorf("delay: put message %q for %q: %w", boundedtext.Text(msg.UUID, logged),
+			boundedtext.Text(topic, logged), err)
+	}
+	// If the transaction has not committed yet, a relay that looks in time may still find the message.
+	s.alarms.bringForward(time.Now().Add(after + s.dialect.tick))
+	return nil
+}
+
+func checkPut(topic string, msg *message.Message, after time.Duration) error {
+	switch {
+	case msg == nil:
+		return errors.New("delay: put: the message is nil")
+	case topic == "" || len(topic) > maxTopic:
+		return fmt.Errorf("delay: put message %q: the topic's name has %d bytes, and must have 1 to %d",
+			boundedtext.Text(msg.UUID, logged), len(topic), maxTopic)
+	case after > MaxDelay:
+		return fmt.Errorf("delay: put message %q: a delay of %s is longer than %s: is it meant in another unit?",
+			boundedtext.Text(msg.UUID, logged), after, MaxDelay)
+	}
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
+	// the server would hang up, and take the transaction with it
+	if largest := s.db.Largest(); largest > 0 && r.size() > largest {
+		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, r.size(), largest)
+	}
+	args := r.args(after + s.dialect.tick)
+	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, s.statements.put, args...)
+		return err
+	})
+	if !joined {
+		err = s.putAlone(ctx, args, r.size())
+	}
+	if s.db.TooLarge(err, r.size()) {
+		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, r.size(), err)
+	}
+	return err
+}
+
+// putAlone stores a message outside of a transaction, together with those of other callers, if there are any.
+func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
+	if s.db.Held(ctx) {
+		return errHeld
+	}
+	alone := func() error {
+		_, err := s.db.Exec(ctx, s.statements.put, args...)
+		return err
+	}
+	if s.batcher == nil {
+		return alone()
+	}
+	return s.batcher.Do(ctx, args, size, alone)
+}
+
+var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put " +
+	"outside of handlers with an idempotent receiver on the same file, or give the store a file of its own")
+
+// Waiting is what is kept for one topic.
+type Waiting struct {
+	// Topic is where the messages will be published.
+	Topic string
+	// Messages is how many there are. It includes those that are being published.
+	Messages int
+	// Next is the time until the first of them is due, to the microsecond. Negative: it is overdue by as much.
+	Next time.Duration
+}
+
+// Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so
+// call it now and then, for people and metrics.
+func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
+	if s == nil {
+		return nil, errNoStore
+	}
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
+		return nil, fmt.Errorf("delay: count what waits: %w", errHeld)
+	}
+	err = s.rows(ctx, func() { waiting = nil }, func(rows *sql.Rows) error {
+		var w Waiting
+		var topic []byte
+		var next int64
+		err := rows.Scan(&topic, &w.Messages, &next)
+		w.Topic, w.Next = string(topic), microseconds(next)
+		waiting = append(waiting, w)
+		return err
+	}, s.statements.waiting, []byte(s.service))
+	if err != nil {
+		return nil, fmt.Errorf("delay: count what waits: %w", err)
+	}
+	return waiting, nil
+}
+
+// rows queries and calls scan with each row, after reset. If a writer of another process is in the way, it begins
+// again.
+func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	return s.db.Query(ctx, reset, scan, query, args...)
+}
+
+// microseconds bounds what the database says: its clock may have jumped.
+func microseconds(n int64) time.Duration {
+	const most = 10 * int64(MaxDelay/time.Microsecond) // which a Duration can still hold
+	return time.Duration(max(-most, min(n, most))) * time.Microsecond
+}

@@ -1,0 +1,167 @@
+package keytable
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+)
+
+// Eraser is a store of keys that can forget what they keep of a message: a store of idempotency.NewStore or pgxstore.
+type Eraser interface {
+	// Forget takes the outputs and the fingerprint from keys, or removes the keys. An output that was not published yet
+	// is then never published. It returns how many keys there are, and how many others stay as they were because a
+	// handler has leased them.
+	Forget(ctx context.Context, f Forgetting) (keys, held int, err error)
+	// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some. It reads all
+	// keys of the service, without their outputs, in small steps.
+	CountOutputs(ctx context.Context, except []string) (int, error)
+}
+
+// Forgetting says which keys are forgotten, and how.
+type Forgetting struct {
+	Keys   []string // of every handler of the store's service, as ReceiverConfig.Key returns them
+	Remove bool
+	DryRun bool
+}
+
+var errHeld = errors.New("the message's own transaction holds the database: call outside of the handler")
+
+const (
+	forgetAtOnce  = 200
+	forgetTimeout = 30 * time.Second
+	outputsAtOnce = 2000
+)
+
+// Forget is for an Eraser of the service. It takes transactions of at most 200 keys.
+func Forget(ctx context.Context, db *database.Database, service string, f Forgetting) (keys, held int, err error) {
+	if db.Held(ctx) {
+		return 0, 0, fmt.Errorf("%s: forget keys: %w", db.Kind(), errHeld)
+	}
+	ids := make([]string, len(f.Keys))
+	for i, key := range f.Keys {
+		ids[i] = database.Column(key)
+	}
+	consumers, err := consumersOf(ctx, db, service)
+	for _, consumer := range consumers {
+		for some := range slices.Chunk(ids, forgetAtOnce) {
+			if err != nil {
+				break
+			}
+			var n, leased int
+			n, leased, err = forget(ctx, db, consumer, some, &f)
+			keys, held = keys+n, held+leased
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: forget keys, after %d: %w", db.Kind(), keys, err)
+	}
+	return keys, held, err
+}
+
+// consumersOf looks each consumer up by the index: the table may have millions of keys.
+func consumersOf(ctx context.Context, db *database.Database, service string) (all []string, err error) {
+	prefix := ""
+	if service != "" {
+		prefix = service + "/"
+	}
+	for last := prefix; ; {
+		next, found := "", false
+		err := db.Query(ctx, func() { found = false },
+			func(rows *sql.Rows) error { found = true; return rows.Scan(&next) },
+			db.Statement(`SELECT consumer FROM spillway_keys WHERE consumer > ? ORDER BY consumer LIMIT 1`),
+			db.Text(last))
+		if err != nil || !found || !strings.HasPrefix(next, prefix) {
+			return all, err
+		}
+		all, last = append(all, next), next
+	}
+}
+
+// CountOutputs is for an Eraser of the service. It reads ids alone, some at once.
+func CountOutputs(ctx context.Context, db *database.Database, service string, except []string) (n int, err error) {
+	if db.Held(ctx) {
+		return 0, fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), errHeld)
+	}
+	apart := make(map[string]struct{}, len(except))
+	for _, key := range except {
+		apart[database.Column(key)] = struct{}{}
+	}
+	consumers, err := consumersOf(ctx, db, service)
+	for _, consumer := range consumers {
+		last, seen, found := "", outputsAtOnce, 0
+		for err == nil && seen == outputsAtOnce {
+			from := last
+			err = db.Query(ctx, func() { seen, found = 0, 0 }, func(rows *sql.Rows) error {
+				recorded := false
+				err := rows.Scan(&last, &recorded)
+				if _, known := apart[last]; recorded && !known {
+					found++
+				}
+				seen++
+				return err
+			}, db.Statement(`SELECT id, outputs IS NOT NULL FROM spillway_keys WHERE consumer = ? AND id > ? ORDER BY id LIMIT `+
+				strconv.Itoa(outputsAtOnce)), db.Text(consumer), db.Text(from))
+			n += found
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), err)
+	}
+	return n, err
+}
+
+// forget is Forget for some keys of a consumer, in one transaction.
+func forget(ctx context.Context, db *database.Database, consumer string, ids []string,
+	f *Forgetting) (keys, held int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
+	defer cancel()
+	of := ` WHERE consumer = ? AND id IN (?` + strings.Repeat(",?", len(ids)-1) + `)`
+	args := []any{db.Text(consumer)}
+	for _, id := range ids {
+		args = append(args, db.Text(id))
+	}
+	count := func(rows *sql.Rows) error {
+		leased := false
+		err := rows.Scan(&leased)
+		if leased {
+			held++
+		} else {
+			keys++
+		}
+		return err
+	}
+	look := db.Statement(`SELECT expires_at IS NOT NULL AND expires_at > now_ms() FROM spillway_keys` + of)
+	if f.DryRun {
+		err = db.Query(ctx, func() { keys, held = 0, 0 }, count, look, args...)
+		return keys, held, err
+	}
+	change := `UPDATE spillway_keys SET outputs = NULL, fingerprint = NULL`
+	if f.Remove {
+		change = `DELETE FROM spillway_keys`
+	}
+	err = db.Write(ctx, func(tx *sql.Tx) error {
+		keys, held = 0, 0
+		// It comes first: on SQLite a transaction that has read may be refused when it writes.
+		n, err := deleted(tx.ExecContext(ctx, db.Statement(change+of+` AND (expires_at IS NULL OR expires_at <= now_ms())`),
+			args...))
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, look, args...)
+		if err == nil {
+			err = database.Each(rows, count)
+		}
+		if f.Remove {
+			keys = n
+		}
+		return err
+	})
+	return keys, held, err
+}

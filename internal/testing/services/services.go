@@ -1,0 +1,287 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A server is what services.sh knows under the same name. Its ports and addresses are repeated there.
+type server struct {
+	name     string // for services.sh
+	variable string // of the environment, with the address
+	portVar  string
+	port     string
+	address  string // with %s for host:port
+}
+
+var servers = []server{
+	{"kafka", "SPILLWAY_KAFKA", "SPILLWAY_KAFKA_PORT", "19092", "%s"},
+	{"rabbitmq", "SPILLWAY_AMQP", "SPILLWAY_AMQP_PORT", "19672", "amqp://spillway:spillway@%s/"},
+	{"redis", "SPILLWAY_REDIS", "SPILLWAY_REDIS_PORT", "19379", "%s"},
+	{"postgres", "SPILLWAY_POSTGRES", "SPILLWAY_POSTGRES_PORT", "19432",
+		"postgres://spillway:spillway@%s/spillway?sslmode=disable"},
+	{"mariadb", "SPILLWAY_MYSQL", "SPILLWAY_MYSQL_PORT", "19306", "spillway:spillway@tcp(%s)/spillway"},
+	{"nats", "SPILLWAY_NATS", "SPILLWAY_NATS_PORT", "19222", "nats://%s"},
+	{"prometheus", "SPILLWAY_PROMETHEUS", "SPILLWAY_PROMETHEUS_PORT", "19090", "http://%s"},
+}
+
+// Kafka returns the addresses of its brokers.
+func Kafka(t testing.TB) []string {
+	t.Helper()
+	brokers := strings.Split(address(t, "kafka"), ",")
+	for i := range brokers {
+		brokers[i] = strings.TrimSpace(brokers[i])
+	}
+	return brokers
+}
+
+// AMQP returns the URL of RabbitMQ.
+func AMQP(t testing.TB) string {
+	t.Helper()
+	return address(t, "rabbitmq")
+}
+
+// Redis returns the host:port of Redis.
+func Redis(t testing.TB) string {
+	t.Helper()
+	return address(t, "redis")
+}
+
+// Postgres returns the URL of PostgreSQL.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return address(t, "postgres")
+}
+
+// MySQL returns the data source name of MariaDB, as github.com/go-sql-driver/mysql reads it.
+func MySQL(t testing.TB) string {
+	t.Helper()
+	return address(t, "mariadb")
+}
+
+// NATS returns the URL of a NATS server with JetStream.
+func NATS(t testing.TB) string {
+	t.Helper()
+	return address(t, "nats")
+}
+
+// Need skips the test unless all these servers, by their names for Lookup, are there.
+func Need(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		address(t, name)
+	}
+}
+
+// Lookup returns the address of a server: kafka (comma separated), rabbitmq, redis, postgres, mariadb, nats or
+// prometheus.
+func Lookup(name string) (string, error) {
+	s, err := find(name)
+	if err != nil {
+		return "", err
+	}
+	if given := os.Getenv(s.variable); given != "" {
+		return given, nil
+	}
+	conn, err := net.DialTimeout("tcp", s.hostPort(), 2*time.Second)
+	if err != nil {
+		return "", fmt.Errorf("services: no %s: start it with \"make services\", or set %s to the address of yours: %w", name,
+			s.variable, err)
+	}
+	_ = conn.Close()
+	return s.ours(), nil
+}
+
+// Restart stops a server gracefully, starts it, and returns when it answers again.
+func Restart(t testing.TB, name string) {
+	t.Helper()
+	control(t, "restart", name)
+}
+
+// Stop stops a server gracefully. It is started again when the test ends.
+func Stop(t testing.TB, name string) {
+	t.Helper()
+	startAfter(t, name)
+	control(t, "stop", name)
+}
+
+// Kill crashes a server: SIGKILL to all its processes. It is started again when the test ends.
+func Kill(t testing.TB, name string) {
+	t.Helper()
+	startAfter(t, name)
+	control(t, "kill", name)
+}
+
+// RabbitMQCtl runs rabbitmqctl on RabbitMQ, for what no AMQP client can do: policies, and alarms.
+func RabbitMQCtl(t testing.TB, arguments ...string) {
+	t.Helper()
+	control(t, "rabbitmqctl", "rabbitmq", arguments...)
+}
+
+// KeepQueues makes RabbitMQ write down which queues there are. Else a durable queue that was declared in the two
+// seconds before a Kill is gone after it: Mnesia's log is written late.
+func KeepQueues(t testing.TB) {
+	t.Helper()
+	RabbitMQCtl(t, "eval", "mnesia:sync_log().")
+}
+
+// Start starts a server that was stopped or killed, with the data it had, and returns when it answers.
+func Start(t testing.TB, name string) {
+	t.Helper()
+	control(t, "start", name)
+}
+
+// ErrNotOurs is wrapped by the error of Control for a server that services.sh did not start.
+var ErrNotOurs = errors.New("not ours to control")
+
+// Control stops, starts, restarts or kills a server, or runs rabbitmqctl with arguments, for programs: tests call Stop,
+// Start, Restart, Kill and RabbitMQCtl. Nothing starts the server again but another call.
+func Control(command, name string, arguments ...string) error {
+	out, err := execute(nil, append([]string{command, name}, arguments...)...)
+	switch {
+	case err == nil:
+		return nil
+	case exitCode(err) == notOurs:
+		return fmt.Errorf("services: %s %s: %w: start it with \"make services\", and unset the variable with its address",
+			command, name, ErrNotOurs)
+	}
+	return fmt.Errorf("services: %s %s: %w\n%s", command, name, err, out)
+}
+
+func find(name string) (server, error) {
+	for _, s := range servers {
+		if s.name == name {
+			return s, nil
+		}
+	}
+	return server{}, fmt.Errorf("services: no server %q", name)
+}
+
+func (s server) hostPort() string {
+	port := os.Getenv(s.portVar)
+	if port == "" {
+		port = s.port
+	}
+	return net.JoinHostPort("127.0.0.1", port)
+}
+
+// ours is the address of the server that services.sh starts.
+func (s server) ours() string { return fmt.Sprintf(s.address, s.hostPort()) }
+
+// patience is how long a test waits in CI for a server that does not answer.
+var patience = time.Minute
+
+func inCI() bool { return os.Getenv("CI") == "true" }
+
+func skipEmbedded(t testing.TB, name string) {
+	t.Helper()
+	if os.Getenv("SPILLWAY_EMBEDDED") == "1" {
+		t.Skipf("services: %s is not asked with SPILLWAY_EMBEDDED=1: run \"make test\"", name)
+	}
+}
+
+func address(t testing.TB, name string) string {
+	t.Helper()
+	skipEmbedded(t, name)
+	found, err := Lookup(name)
+	for until := time.Now().Add(patience); err != nil && inCI() &&
+		time.Now().Before(until); time.Sleep(100 * time.Millisecond) {
+		found, err = Lookup(name) // a test beside this one restarts the server
+	}
+	switch {
+	case err != nil && inCI():
+		t.Fatal(err)
+	case err != nil:
+		t.Skip(err)
+	}
+	return found
+}
+
+// startAfter leaves the server as it was found, also when the test fails in between.
+func startAfter(t testing.TB, name string) {
+	t.Helper()
+	skipEmbedded(t, name)
+	t.Cleanup(func() {
+		if out, err := run("start", name); err != nil && exitCode(err) != notOurs {
+			t.Errorf("services: start %s again: %v\n%s", name, err, out)
+		}
+	})
+}
+
+// notOurs is the exit status of services.sh for a server that it did not start.
+const notOurs = 3
+
+func control(t testing.TB, command, name string, arguments ...string) {
+	t.Helper()
+	skipEmbedded(t, name)
+	s, err := find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(nil, append([]string{command, name}, arguments...)...)
+	if err == nil {
+		return
+	}
+	if exitCode(err) != notOurs {
+		t.Fatalf("services: %s %s: %v\n%s", command, name, err, out)
+	}
+	given := os.Getenv(s.variable)
+	if inCI() && (given == "" || given == s.ours()) {
+		t.Fatalf("services: cannot %s %s: something else than services.sh runs it\n%s", command, name, out)
+	}
+	t.Skipf("services: NOT TESTED: %s is not ours to %s: unset %s and run \"make services\"\n%s", name, command,
+		s.variable, out)
+}
+
+func exitCode(err error) int {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return -1
+}
+
+func run(command, name string, environment ...string) (string, error) {
+	return execute(environment, command, name)
+}
+
+func execute(environment []string, arguments ...string) (string, error) {
+	script, err := script()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, script, arguments...)
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// script finds services.sh from the folder of the test, which is its package's.
+func script() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		path := filepath.Join(folder, "internal", "services", "services.sh")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		above := filepath.Dir(folder)
+		if above == folder {
+			return "", errors.New("services: internal/testing/services/services.sh is in no folder above this one")
+		}
+		folder = above
+	}
+}

@@ -1,0 +1,121 @@
+// Package decorated finds the publishers inside of decorators. A decorator has Publish and Close, and hides the other
+// methods of the publisher inside.
+package decorated
+
+import (
+	"reflect"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+)
+
+// Layer is a publisher, or a publisher that it decorates.
+type Layer struct {
+	// Publisher is nil if an unexported field holds it. Then only its type and its address are known.
+	Publisher message.Publisher
+	Type      reflect.Type
+	// Value is the publisher's, behind its pointer. Its fields may be read, even if Publisher is nil.
+	Value reflect.Value
+	at    uintptr // of a pointer
+}
+
+// maxLayers bounds decorators around decorators.
+const maxLayers = 32
+
+// Layers returns pub and the publishers that it decorates, outermost first. These are what its method Unwrap returns,
+// or without one, the publishers in its fields of interface types.
+func Layers(pub message.Publisher) []Layer {
+	var layers []Layer
+	look(reflect.ValueOf(pub), &layers)
+	return layers
+}
+
+var publisher = reflect.TypeFor[message.Publisher]()
+
+func look(v reflect.Value, layers *[]Layer) {
+	if !v.IsValid() || len(*layers) == maxLayers || !v.Type().Implements(publisher) {
+		return
+	}
+	layer := Layer{Type: v.Type()}
+	if v.CanInterface() {
+		layer.Publisher, _ = v.Interface().(message.Publisher)
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		if v.Type().Elem().Size() > 0 { // pointers to empty structs may be equal
+			layer.at = v.Pointer()
+		}
+		v = v.Elem()
+	}
+	layer.Value = v
+	*layers = append(*layers, layer)
+	if inside, ok := layer.Publisher.(interface{ Unwrap() message.Publisher }); ok {
+		look(reflect.ValueOf(inside.Unwrap()), layers)
+		return
+	}
+	if v.Kind() != reflect.Struct {
+		return
+	}
+	for i := range v.NumField() {
+		if field := v.Field(i); field.Kind() == reflect.Interface && !field.IsNil() {
+			look(field.Elem(), layers)
+		}
+	}
+}
+
+// As returns the outermost of pub's layers that is a T.
+func As[T any](pub message.Publisher) (found T, ok bool) {
+	for _, layer := range Layers(pub) {
+		if found, ok = layer.Publisher.(T); ok {
+			return found, true
+		}
+	}
+	return found, false
+}
+
+// Hides returns the type of a publisher inside of pub that is a T, but is in an unexported field. Otherwise it returns
+// nil.
+func Hides[T any](pub message.Publisher) reflect.Type {
+	wanted := reflect.TypeFor[T]()
+	for _, layer := range Layers(pub) {
+		if layer.Publisher == nil && layer.Type.AssignableTo(wanted) {
+			return layer.Type
+		}
+	}
+	return nil
+}
+
+// ClosedTogether reports whether closing a closes b too, because they are one publisher. It looks through the
+// decorators that pass Close on: those of Watermill and Spillway, and structs whose Close is that of an embedded
+// publisher. Another decorator may keep a shared publisher open with its own Close.
+func ClosedTogether(a, b message.Publisher) bool {
+	for _, of := range passing(a) {
+		for _, other := range passing(b) {
+			if of.same(other) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func passing(pub message.Publisher) []Layer {
+	layers := Layers(pub)
+	for i, layer := range layers {
+		t := layer.Type
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		if !foreign.PassesClose(t) {
+			return layers[:i+1]
+		}
+	}
+	return layers
+}
+
+func (l Layer) same(other Layer) bool {
+	return l.Type == other.Type && l.at != 0 && l.at == other.at
+}

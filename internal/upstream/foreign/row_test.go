@@ -1,0 +1,61 @@
+package foreign
+
+import (
+	"reflect"
+	"testing"
+)
+
+type settings struct {
+	config struct{ On bool }
+	Name   int
+}
+
+// A row holds for any major version of its module, and for no other package. A version that it does not name is a miss,
+// once.
+func TestRowOfVersions(t *testing.T) {
+	const here = "github.com/watermill-spillway/spillway"
+	of := reflect.TypeFor[settings]()
+	for name, c := range map[string]struct {
+		row    row
+		is     bool
+		misses int
+	}{
+		"known":            {row{here, []int{1}, "internal/upstream/foreign", "settings"}, true, 0},
+		"another major":    {row{here, []int{2, 3}, "internal/upstream/foreign", "settings"}, true, 1},
+		"another type":     {row{here, []int{1}, "internal/upstream/foreign", "setting"}, false, 0},
+		"another package":  {row{here, []int{1}, "internal", "settings"}, false, 0},
+		"another module":   {row{here[:len(here)-1], []int{1}, "internal/upstream/foreign", "settings"}, false, 0},
+		"of any module":    {row{"", nil, "", "settings"}, true, 0},
+		"module is longer": {row{here + "/internal/foreign/more", []int{1}, "", "settings"}, false, 0},
+	} {
+		for i := range 2 {
+			if is := c.row.is(of); is != c.is {
+				t.Errorf("%s: %t", name, is)
+			}
+			if misses := Take(); len(misses) != c.misses*(1-i) {
+				t.Errorf("%s, call %d: %v", name, i, misses)
+			}
+		}
+	}
+	for element, want := range map[string]int{"v2": 2, "v12": 12, "v": 0, "vnext": 0, "pkg": 0, "v0x": 0, "v9999": 0} {
+		if got := majorOf(element); got != want {
+			t.Errorf("%s: %d", element, got)
+		}
+	}
+}
+
+// A field that is not there, or of another kind, reads as its zero value, and is a miss.
+func TestFieldsOfAnotherShape(t *testing.T) {
+	s := settings{Name: 7}
+	s.config.On = true
+	v := view{&row{"module", nil, "", "settings"}, reflect.ValueOf(&s).Elem()}
+	if !v.bool("config", "On") || v.int("Name") != 7 || len(Take()) != 0 {
+		t.Error("what is there was not read")
+	}
+	if v.bool("config", "Off") || v.bool("Name") || v.string("Name") != "" || v.duration("Name") != 0 || v.int("Name", "x") != 0 {
+		t.Error("read what is not there")
+	}
+	if misses := Take(); len(misses) != 3 { // each field once
+		t.Error(misses)
+	}
+}

@@ -1,0 +1,134 @@
+package documents_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+)
+
+// Feature O5: each log line of the library is an event of internal/logging with fields of the event, and each event has
+// a line.
+func TestLogLines(t *testing.T) {
+	p := logLines{t, eventNames(t), fieldNames(t), map[string]bool{}}
+	tree(t, ".go", func(at, text string) {
+		if strings.HasSuffix(at, "_test.go") || notLibrary(at) {
+			return
+		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, 0))
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Ident:
+				p.used[n.Name] = p.used[n.Name] || at == missesFile
+			case *ast.SelectorExpr:
+				p.used[n.Sel.Name] = p.used[n.Sel.Name] || isPackage(n.X, "logging")
+			case *ast.CallExpr:
+				p.call(at, n)
+			}
+			return true
+		})
+	})
+	for _, variable := range slices.Sorted(maps.Keys(p.events)) {
+		testkit.Check(t, p.used[variable], "no line is written of logging.%s: remove the event", variable)
+	}
+}
+
+// missesFile is where the package of the events writes one itself.
+const missesFile = "internal/logging/misses.go"
+
+// notLibrary reports whether a file's log lines are not the library's.
+func notLibrary(at string) bool {
+	if at == missesFile {
+		return false
+	}
+	for _, dir := range []string{"examples/", "lab/", "conformance/", "cmd/", "internal/logging/", "internal/testing/"} {
+		if strings.HasPrefix(at, dir) {
+			return true
+		}
+	}
+	return at == "pubsub/wmamqp/closing.go" // a logger that passes lines of watermill-amqp on
+}
+
+// logLines are what the library writes.
+type logLines struct {
+	*testing.T
+	events map[string]*logging.Event
+	names  map[string]string // of fields, by their constants
+	used   map[string]bool   // events
+}
+
+func (p logLines) call(at string, call *ast.CallExpr) {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	switch name, n := method.Sel.Name, len(call.Args); {
+	case name == "Error" && n == 3, (name == "Info" || name == "Debug" || name == "Trace") && n == 2:
+		testkit.Check(p, isPackage(method.X, "slog"), "%s writes a log line with %s. Declare an event in internal/logging, "+
+			"write it with logging.<Event>.Write(logger, err, logging.Fields{...}), and run TestEventsPage with -update", at, name)
+	case name == "Write" && n == 3:
+		event, ok := method.X.(*ast.SelectorExpr)
+		fields, literal := call.Args[2].(*ast.CompositeLit)
+		if !ok || !literal || !isPackage(event.X, "logging") {
+			return
+		}
+		for _, e := range fields.Elts {
+			key := p.key(e.(*ast.KeyValueExpr).Key)
+			testkit.Check(p, key == "" || slices.Contains(p.events[event.Sel.Name].Fields(), key),
+				"%s: a line of logging.%s has the field %s, which the event lacks", at, event.Sel.Name, key)
+		}
+	}
+}
+
+func (p logLines) key(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		key, _ := strconv.Unquote(e.Value)
+		for constant, name := range p.names {
+			testkit.Check(p, name != key, "a field is named %q: name it logging.%s", key, constant)
+		}
+		return key
+	case *ast.SelectorExpr:
+		if isPackage(e.X, "logging") {
+			return p.names[e.Sel.Name]
+		}
+	}
+	return ""
+}
+
+func isPackage(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
+}
+
+func nameOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// fieldNames returns the names of fields by their constants.
+func fieldNames(t *testing.T) map[string]string {
+	names := map[string]string{}
+	file := testkit.Must(parser.ParseFile(token.NewFileSet(), "internal/logging/names.go", nil, 0))
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if text, ok := spec.Values[0].(*ast.BasicLit); ok {
+				names[spec.Names[0].Name], _ = strconv.Unquote(text.Value)
+			}
+		}
+		return true
+	})
+	return names
+}

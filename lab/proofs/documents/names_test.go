@@ -1,0 +1,105 @@
+package documents_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+)
+
+var (
+	span = regexp.MustCompile("`([^`\n]+)`")
+	name = regexp.MustCompile(`(?:\b([a-z]+)\.)?\b([A-Z]\w*)(?:\.([A-Z]\w*))?`)
+)
+
+// The exported names that Markdown cites, as `poison.QueueConfig.Node` or `QueueConfig.Node`, exist.
+func TestNamesInMarkdownExist(t *testing.T) {
+	imports := exported()
+	packages := map[string]*types.Package{}
+	for short, path := range packagesOfDocs {
+		found := testkit.Must(imports.Import(path))
+		packages[short] = found
+	}
+	has := func(in *types.Package, typed, member string) bool {
+		object := in.Scope().Lookup(typed)
+		if object == nil || member == "" {
+			return object != nil
+		}
+		found, _, _ := types.LookupFieldOrMethod(object.Type(), true, in, member)
+		return found != nil
+	}
+	tree(t, ".md", func(path, text string) {
+		if path == "CHANGELOG.md" || madeFromCode[path] { // of their time
+			return
+		}
+		for i, line := range strings.Split(fence.ReplaceAllStringFunc(text, func(code string) string { return strings.Repeat("\n", strings.Count(code, "\n")) }), "\n") {
+			for _, code := range span.FindAllStringSubmatch(line, -1) {
+				for _, cited := range name.FindAllStringSubmatch(code[1], -1) {
+					short, typed, member := cited[1], cited[2], cited[3]
+					if in, ok := packages[short]; ok {
+						if !has(in, typed, member) {
+							t.Errorf("%s:%d: %s does not exist", path, i+1, cited[0])
+						}
+					} else if short == "" && strings.HasSuffix(typed, "Config") && typed != "XConfig" && !inOne(packages, has, typed, member) {
+						t.Errorf("%s:%d: no package has %s", path, i+1, cited[0])
+					}
+				}
+			}
+		}
+	})
+}
+
+func inOne(packages map[string]*types.Package, has func(*types.Package, string, string) bool, typed, member string) bool {
+	for _, in := range packages {
+		if has(in, typed, member) {
+			return true
+		}
+	}
+	return false
+}
+
+const aboutFacts = `# Facts
+
+For engineers who ask why the code does not trust what it stands on. Each fact about Watermill, a broker or a database
+has a test, which ` + "`make facts`" + ` runs. If a test fails, look whether the code's answer is still needed. The page is
+made from the comments of the tests: ` + "`go test ./lab/proofs/documents -run TestFactsPage -update`" + `.
+`
+
+var (
+	fact       = regexp.MustCompile(`^Fact(?:, ([^:]*))?: (.*)$`)
+	testInText = regexp.MustCompile(`\bTest\w+`)
+)
+
+// docs/facts.md has each fact that a test's comment states.
+func TestFactsPage(t *testing.T) {
+	page, folder := aboutFacts, ""
+	tree(t, "_test.go", func(at, text string) {
+		if !strings.Contains(text, "\n// Fact") {
+			return
+		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, parser.ParseComments))
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			stated := fact.FindStringSubmatch(strings.Join(strings.Fields(f.Doc.Text()), " "))
+			if stated == nil {
+				continue
+			}
+			if path.Dir(at) != folder {
+				folder = path.Dir(at)
+				page += "\n## " + folder + "\n\n| fact | of | test |\n|---|---|---|\n"
+			}
+			said := cell(strings.ToUpper(stated[2][:1]) + stated[2][1:])
+			page += "| " + testInText.ReplaceAllString(said, "`$0`") + " | " + stated[1] + " | `" + f.Name.Name + "` |\n"
+		}
+	})
+	generated(t, "docs/facts.md", page)
+}
