@@ -51,11 +51,8 @@ func encodeHistory(history []classify.Attempt, limit int) string {
 
 // decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.
 func decodeHistory(text string) (history []classify.Attempt) {
-	if !strings.HasPrefix(text, "[") {
-		return decodeLines(text)
-	}
 	from := json.NewDecoder(strings.NewReader(text))
-	if _, err := from.Token(); err != nil {
+	if begin, err := from.Token(); err != nil || begin != json.Delim('[') {
 		return nil
 	}
 	for from.More() {
@@ -64,16 +61,6 @@ func decodeHistory(text string) (history []classify.Attempt) {
 			return history
 		}
 		history = noted(history, a)
-	}
-	return history
-}
-
-// decodeLines reads a history of earlier versions, which had an attempt a line: its time, its class and its error.
-func decodeLines(text string) (history []classify.Attempt) {
-	for line := range strings.Lines(text) {
-		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		name, cause, _ := strings.Cut(rest, " ")
-		history = noted(history, entry{at, name, cause})
 	}
 	return history
 }

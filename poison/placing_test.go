@@ -266,11 +266,11 @@ func TestOneLine(t *testing.T) {
 	})
 }
 
-// Feature D1: letters of earlier versions are read as they were.
-func TestEarlierLetters(t *testing.T) {
+// Feature D1: a letter that waits is read by every later version as it was written.
+func TestWaitingLetters(t *testing.T) {
 	const two = "[{2026-01-02 03:04:05.000000678 +0000 UTC transient connection refused} {2026-01-02 03:04:06 +0000 UTC unknown \"odd\" text}]"
 	files, err := filepath.Glob("testdata/letters/*.json")
-	testkit.Require(t, err == nil && len(files) >= 2, "%v %v", files, err)
+	testkit.Require(t, err == nil && len(files) > 0, "%v %v", files, err)
 	for _, file := range files {
 		raw := testkit.Must(os.ReadFile(file))
 		msg := message.NewMessage("m", nil)

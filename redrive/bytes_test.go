@@ -74,7 +74,7 @@ func TestDrain_damagedRow(t *testing.T) {
 	db := sqliteFile.Create(t)()
 	s := storeOn(t, db)
 	publish(t, s, "orders.dlq", several(3)...)
-	testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET letter_metadata = letter_payload WHERE body = 1`))
+	testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET metadata = payload WHERE body = 1`))
 	report, err := redrive.Drain(t.Context(), s, &outbox{}, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}}})
 	testkit.Check(t, err == nil && report.Redriven == 2 && report.Refused == 1, "%+v, %v", report, err)
 	got := list(t, s, letters.Filter{})

@@ -26,7 +26,7 @@ type Store struct {
 var table = schema.Table{
 	Component: "outages", Name: "spillway_outages", Key: []string{"service", "handler", "scope", "instance"},
 	Versions: []schema.Version{{
-		File: "0009_outages.sql",
+		File: "0008_outages.sql",
 		Columns: []string{"service", "handler", "scope", "instance", "state", "reason", "cause", "actor", "since",
 			"expires_at"},
 	}},

@@ -9,12 +9,12 @@ import (
 
 var tables = []schema.Table{
 	{Component: "processes", Name: "spillway_processes", Key: []string{"id"}, Versions: []schema.Version{{
-		File:    "0007_processes.sql",
+		File:    "0007_crashlimit.sql",
 		Columns: []string{"service", "id", "node", "beat_ms", "started_at", "beats", "lost_at"},
 	}}},
 	{Component: "deliveries", Name: "spillway_deliveries",
 		Key: []string{"service", "consumer", "id", "redrives", "delivery"}, Versions: []schema.Version{{
-			File:    "0008_deliveries.sql",
+			File:    "0007_crashlimit.sql",
 			Columns: []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"},
 		}}},
 }

@@ -6,30 +6,29 @@ import "github.com/watermill-spillway/spillway/internal/sqlstore/database/schema
 var tables = []schema.Table{
 	{
 		Component: "campaigns", Name: "spillway_campaigns", Key: []string{"id"},
-		Versions: []schema.Version{{File: "0015_campaigns.sql", Columns: []string{
-			"id", "service", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
-			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "canary", "canary_at",
-			"leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
+			"id", "service", "policy", "cause", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
+			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "late", "canary",
+			"canary_at", "leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
 			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
-		}}, {File: "0020_campaigns.sql", Columns: []string{"late"}},
-			{File: "0032_campaigns.sql", Columns: []string{"policy", "cause"}}},
+		}}},
 	},
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
-		Versions: []schema.Version{{File: "0016_campaign_letters.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
 			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
 			"done_at", "why",
-		}}, {File: "0031_campaign_letters.sql"}},
+		}}},
 	},
 	{
 		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},
-		Versions: []schema.Version{{File: "0017_campaign_events.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
 			"seq", "campaign", "occurred_at", "what", "actor", "reason", "details",
 		}}},
 	},
 	{
 		Component: "policies", Name: "spillway_policies", Key: []string{"service", "name", "cause"},
-		Versions: []schema.Version{{File: "0033_policies.sql", Columns: []string{
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
 			"service", "name", "cause", "version", "rule", "seen_at", "stopped", "changed_at", "changed_by", "changed_why",
 		}}},
 	},

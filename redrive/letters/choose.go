@@ -29,7 +29,7 @@ func (s *Store) choose(ctx context.Context, f Filter, free bool, n, most int, on
 	if err != nil {
 		return choice{}, err
 	}
-	size := sizeOf
+	size := `size`
 	if most == math.MaxInt { // an index alone may know the letters
 		size = `0`
 	}
@@ -77,9 +77,6 @@ func (c *choice) add(seq int64, size, most int, one bool) (added bool) {
 	c.seqs, c.bytes = append(c.seqs, seq), c.bytes+size
 	return true
 }
-
-// sizeOf is how many bytes the metadata and payload of a letter have.
-const sizeOf = `CASE WHEN size >= 0 THEN size ELSE LENGTH(metadata) + COALESCE(LENGTH(payload), 0) END`
 
 var errFull = errors.New("no more letters fit")
 

@@ -69,9 +69,6 @@ func (s *Store) fewBehind(ctx context.Context, upTo int64) (bool, error) {
 // countByCauses counts from the numbers of the causes. If upTo is a Seq, letters behind it are taken off, by the same
 // statement: both are of one moment.
 func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int, err error) {
-	if err := s.fillCauses(ctx); err != nil {
-		return 0, err
-	}
 	tables, number, w := s.numbers(f)
 	query, read := `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), s.read
 	if upTo > 0 {
@@ -205,17 +202,17 @@ func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error 
 // maxKnown bounds the causes that a Store remembers as written.
 const maxKnown = 10_000
 
-// introduce writes the cause of a letter that arrived, unless this Store wrote it before.
+// introduce writes the cause of a letter that arrived, unless this Store wrote it before. A cause outlives its letters:
+// it has no description, which can name a person.
 func (s *Store) introduce(ctx context.Context, tx *sql.Tx, r *record) error {
 	if r == nil || s.known.has(r.cause) {
 		return nil
 	}
 	l := &r.letter
-	_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_causes (service, cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) `+s.statements.unless, []byte(s.service), s.db.Text(r.cause), []byte(r.topic), []byte(l.Origin.Topic), []byte(l.Origin.Handler),
+	_, err := s.exec(ctx, tx, `INSERT INTO spillway_letter_causes (service, cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) `+s.statements.unless, []byte(s.service), s.db.Text(r.cause), []byte(r.topic), []byte(l.Origin.Topic), []byte(l.Origin.Handler),
 		s.db.Text(l.Failure.Class.String()), s.db.Bytes(l.Failure.Reason), s.db.Bytes(l.Failure.Type),
-		s.db.Bytes(l.Failure.StackHash),
-		s.db.Bytes("")) // a cause outlives its letters, and a description can name a person
+		s.db.Bytes(l.Failure.StackHash))
 	if err != nil {
 		return fmt.Errorf("write cause %s: %w", r.cause, err)
 	}

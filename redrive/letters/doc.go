@@ -53,10 +53,11 @@
 //
 // Services can share one table. The Service of NewStore names the service, and a Store works only with letters that a
 // Store of the same Service stored. After a service is renamed, its letters stay under the old name, until these
-// statements run while no program of either name does. The store then counts the letters under the new name:
+// statements run while no program of either name does:
 //
-//	UPDATE spillway_dead_letters SET service = 'new', cause = '' WHERE service = 'old';
-//	DELETE FROM spillway_letter_counts WHERE service = 'old';
+//	UPDATE spillway_dead_letters SET service = 'new' WHERE service = 'old';
+//	UPDATE spillway_letter_causes SET service = 'new' WHERE service = 'old';
+//	UPDATE spillway_letter_counts SET service = 'new' WHERE service = 'old';
 //	UPDATE spillway_letter_events SET service = 'new' WHERE service = 'old';
 //
 // On SQLite write CAST('new' AS BLOB) and CAST('old' AS BLOB): a text is not equal to bytes there, and the statements

@@ -38,9 +38,6 @@ func (in *inner) Erase(ctx context.Context, f Filter, act Act, options inside.Er
 	if err := f.forErase(); err != nil {
 		return done, wrapped("erase", err)
 	}
-	if err := s.fillCauses(ctx); err != nil {
-		return done, wrapped("erase", err)
-	}
 	for f.Limit = sweepAtOnce; ; {
 		some, err := s.Heads(ctx, f)
 		seqs, ids := named(some)
@@ -112,9 +109,7 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, seqs []int64, act Act,
 		}
 		about := make([]subject, n)
 		for i, l := range letters {
-			if l.cause != "" {
-				t.moved(l.cause, l.status, StatusErased)
-			}
+			t.moved(l.cause, l.status, StatusErased)
 			if options.ForgetIDs {
 				if l.id, err = s.forgetID(ctx, tx, l.id); err != nil {
 					return err
@@ -138,9 +133,9 @@ func (s *Store) eraseSome(ctx context.Context, f Filter, seqs []int64, act Act,
 func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) error {
 	identity := make([]byte, sha256.Size)
 	_, _ = rand.Read(identity) // never fails
-	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ?, id = ?, metadata = ?, payload = NULL, description = ?, size = 0, seal_key = '', arrived_letter = '',
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters SET identity = ?, id = ?, description = ?, size = 0, seal_key = '', arrived_letter = '',
 	status = 'erased', token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = COALESCE(NULLIF(?, ''), redrive_id) WHERE seq = ?`,
-		append(append([]any{identity, asBytes(string(l.id)), []byte{}, s.db.Bytes("")}, s.marks(act)...), l.seq)...)
+		append(append([]any{identity, asBytes(string(l.id)), s.db.Bytes("")}, s.marks(act)...), l.seq)...)
 	return err
 }
 

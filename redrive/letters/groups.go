@@ -79,9 +79,6 @@ type causeCount struct {
 // countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small
 // ones.
 func (s *Store) countCauses(ctx context.Context, f Filter, limit int) (map[string]causeCount, error) {
-	if err := s.fillCauses(ctx); err != nil {
-		return nil, err
-	}
 	counted := make(map[string]causeCount)
 	add := func(rows *sql.Rows) error {
 		var cause string
@@ -158,13 +155,13 @@ func (s *Store) describe(ctx context.Context, some []string, described map[strin
 		var class string
 		numbers := newNumbers()
 		err := rows.Scan(slices.Concat([]any{&g.Cause, &deadLetterTopic, &topic, &handler, &class, &g.Reason, &g.Type,
-			&g.StackHash, &g.Description, &g.Arrived, &g.LastMinute}, numbers.into())...)
+			&g.StackHash, &g.Arrived, &g.LastMinute}, numbers.into())...)
 		g.All = numbers.byStatus()
 		g.DeadLetterTopic, g.Topic, g.Handler, g.Class = string(deadLetterTopic), string(topic), string(handler),
 			classOf(class)
 		described[g.Cause] = g
 		return err
-	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description,
+	}, `SELECT c.cause, dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash,
 	arrived, of_late, `+statusColumns("%s")+`
 FROM (SELECT cause, `+statusColumns("SUM(%[1]s) AS %[1]s")+`, SUM(arrived) AS arrived,
 	SUM(CASE minute WHEN ? THEN minute_before WHEN ? THEN in_minute ELSE 0 END) AS of_late

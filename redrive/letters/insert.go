@@ -16,14 +16,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
-// The metadata and payload of a letter are in its body. The columns metadata and payload were those of earlier
-// versions.
 const (
 	insert        = insertLetters + insertRow + "\n"
 	insertLetters = "\nINSERT INTO spillway_dead_letters (" + insertColumns + ")\nVALUES "
-	insertRow     = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertColumns = `identity, dead_letter_topic, id, metadata,
-	origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
+	insertRow     = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertColumns = `identity, dead_letter_topic, id, origin_topic, handler, class, reason, type, stack_hash, description, first_failed_at, last_failed_at, stored_at,
 	service, cause, size, arrived_redrive_id, seal_key, arrived_letter`
 )
 
@@ -33,12 +30,12 @@ const (
 	onDuplicate = `ON DUPLICATE KEY UPDATE seen = seen + 1`
 )
 
-const insertBody = `INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) VALUES (?, ?, ?)`
+const insertBody = `INSERT INTO spillway_letter_bodies (body, metadata, payload) VALUES (?, ?, ?)`
 
 // withBody lets the statement that stores a letter store its body too, for one round trip less.
 func withBody(insert string) string {
 	return `WITH l AS (` + insert + `),
-	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) SELECT seq, ?::bytea, ?::bytea FROM l WHERE seen = 1)
+	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload) SELECT seq, ?::bytea, ?::bytea FROM l WHERE seen = 1)
 SELECT seq, seen FROM l`
 }
 
@@ -46,7 +43,7 @@ SELECT seq, seen FROM l`
 // It does nothing if the letter is there. Its arguments are those of record.args, the body, and those of storeFresh.
 func freshStatement(u upsert) string {
 	return `WITH l AS (` + insert + `ON CONFLICT (identity) DO NOTHING RETURNING seq),
-	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload) SELECT seq, ?::bytea, ?::bytea FROM l)
+	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload) SELECT seq, ?::bytea, ?::bytea FROM l)
 ` + countInto() + `SELECT ?::bytea, ?::text, ?::bigint, 1` + strings.Repeat(`, 0`, len(Statuses())-1) + `, 1, ?::bigint, ?::bigint, seq, ?::bigint, 1, 0 FROM l
 ` + u.add()
 }
@@ -164,9 +161,6 @@ func (s *Store) again(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	if err != nil {
 		return err
 	}
-	if cause == "" { // of an earlier version, and not counted yet
-		before = ""
-	}
 	t.moved(cause, before, "")
 	t.moved(r.cause, "", status)
 	t.arrived(r, seq, first, last)
@@ -188,17 +182,7 @@ const bodyOf = `CASE WHEN moved_from > 0 THEN moved_from ELSE seq END`
 
 // rewrite gives a letter the metadata that it arrived with. Its payload is the same, or it were another letter.
 func (s *Store) rewrite(ctx context.Context, tx *sql.Tx, body int64, r *record) error {
-	result, err := s.exec(ctx, tx, `UPDATE spillway_letter_bodies SET letter_metadata = ? WHERE body = ?`, r.metadata,
-		body)
-	if err != nil {
-		return err
-	}
-	n, err := result.RowsAffected()
-	if err != nil || n > 0 {
-		return err
-	}
-	_, err = s.exec(ctx, tx, `UPDATE spillway_dead_letters SET metadata = ? WHERE identity = ? AND metadata <> ?`,
-		r.metadata, r.identity, []byte{}) // of an earlier version
+	_, err := s.exec(ctx, tx, `UPDATE spillway_letter_bodies SET metadata = ? WHERE body = ?`, r.metadata, body)
 	return err
 }
 

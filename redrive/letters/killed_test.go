@@ -112,7 +112,7 @@ func TestStore_resealKilled(t *testing.T) {
 		}
 		if d.Name == databases.SQLite.Name { // in a transaction: at its 26th letter, and at its 50th event
 			for _, trigger := range []string{
-				fmt.Sprintf(`AFTER UPDATE OF letter_payload ON spillway_letter_bodies WHEN NEW.body = %d`, list(t, store, letters.Filter{IDs: []string{"letter-50"}})[0].Seq),
+				fmt.Sprintf(`AFTER UPDATE OF payload ON spillway_letter_bodies WHEN NEW.body = %d`, list(t, store, letters.Filter{IDs: []string{"letter-50"}})[0].Seq),
 				`AFTER INSERT ON spillway_letter_events WHEN NEW.kind = 'resealed' AND (SELECT COUNT(*) FROM spillway_letter_events WHERE kind = 'resealed') = 50`,
 			} {
 				testkit.Must(db.Exec(`CREATE TRIGGER kill_it ` + trigger + ` BEGIN SELECT kill_self(); END`))

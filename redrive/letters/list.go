@@ -37,9 +37,8 @@ type Letter struct {
 	identity []byte
 }
 
-// letterQuery reads whole letters. Those of earlier versions have no body.
-const letterQuery = `SELECT seq, dead_letter_topic, id, COALESCE(letter_metadata, metadata),
-	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, COALESCE(payload, letter_payload) IS NOT NULL,
+// letterQuery reads whole letters. An erased one has no body.
+const letterQuery = `SELECT seq, dead_letter_topic, id, metadata, payload, payload IS NOT NULL,
 	status, seen, stored_at, marked_at, marked_by, marked_why, redrive_id, identity, cause, size, ` + bodyOf + ` AS its_body
 FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = ` + bodyOf
 

@@ -20,20 +20,14 @@ import (
 // aboutMetadata adds that a letter is a candidate: it has the bytes of each pair, or the producer's metadata in one
 // value.
 func (s *Store) aboutMetadata(w *where, f *Filter) {
-	condition := func(column string) (string, []any) {
-		var pairs []string
-		var args []any
-		for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
-			pairs = append(pairs, s.statements.contains(column))
-			args = append(args, metadatacodec.Append(metadatacodec.Append(nil, key), f.Metadata[key]))
-		}
-		return "(" + strings.Join(pairs, " AND ") + " OR " + s.statements.contains(column) + ")",
-			append(args, metadatacodec.Append(nil, poison.KeyOriginalMetadata))
+	var pairs []string
+	var args []any
+	for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+		pairs = append(pairs, s.statements.contains("metadata"))
+		args = append(args, metadatacodec.Append(metadatacodec.Append(nil, key), f.Metadata[key]))
 	}
-	inBody, args := condition("letter_metadata")
-	inRow, more := condition("metadata") // of an earlier version
-	w.and(`(EXISTS (SELECT 1 FROM spillway_letter_bodies WHERE body = `+bodyOf+` AND `+inBody+`) OR metadata <> ? AND `+
-		inRow+`)`, append(append(args, []byte{}), more...)...)
+	w.and(`EXISTS (SELECT 1 FROM spillway_letter_bodies WHERE body = `+bodyOf+` AND (`+strings.Join(pairs, " AND ")+` OR `+
+		s.statements.contains("metadata")+`))`, append(args, metadatacodec.Append(nil, poison.KeyOriginalMetadata))...)
 }
 
 // hasMetadata reports whether packed metadata have the pairs of f, as they are or as the producer gave them.
@@ -93,7 +87,7 @@ func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(
 					found = append(found, c)
 				}
 				return err
-			}, `SELECT seq, `+sizeOf+`, cause, first_failed_at, last_failed_at, `+ofBody("metadata")+`
+			}, `SELECT seq, size, cause, first_failed_at, last_failed_at, `+ofBody("metadata")+`
 FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, append(w.args, candidatesAtOnce)...)
 			if err != nil {
 				return false, err

@@ -42,7 +42,9 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 
 	// The service is renamed by hand, as the package says.
 	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
-	mustExec(t, db, `UPDATE spillway_dead_letters SET cause = '', service = `+name, `DELETE FROM spillway_letter_counts`)
+	for _, table := range []string{"dead_letters", "letter_causes", "letter_counts"} {
+		mustExec(t, db, `UPDATE spillway_`+table+` SET service = `+name)
+	}
 	renamed := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "eshop"}))
 	wantNumbers(t, db, renamed)
 }

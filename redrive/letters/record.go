@@ -57,7 +57,7 @@ func (r *record) args(now time.Time, db *database.Database) []any {
 	l := &r.letter
 	first, last := r.failed(now)
 	return []any{
-		r.identity, []byte(r.topic), []byte(r.msg.UUID), []byte{},
+		r.identity, []byte(r.topic), []byte(r.msg.UUID),
 		[]byte(l.Origin.Topic), []byte(l.Origin.Handler), db.Text(l.Failure.Class.String()), db.Bytes(l.Failure.Reason),
 		db.Bytes(l.Failure.Type), db.Bytes(l.Failure.StackHash), db.Bytes(l.Failure.Description), first.UnixMicro(),
 		last.UnixMicro(), now.UnixMicro(), []byte(r.service), db.Text(r.cause), len(r.metadata) + len(r.msg.Payload),
@@ -95,7 +95,7 @@ func identify(service, topic string, l poison.Letter) []byte {
 	}
 	payload := contentOf(&l)
 	var parts []byte
-	if service != "" { // of a store without a service the identities are as they were before there were any
+	if service != "" {
 		parts = metadatacodec.Append(parts, "service:"+service)
 	}
 	for _, part := range []string{

@@ -119,7 +119,6 @@ func (r *resealing) oldKeys(ctx context.Context) (old []string, err error) {
 type resealed struct {
 	subject
 	body             int64
-	inRow            bool // of an earlier version: the body is in the letter's row
 	before, metadata []byte
 	payload          []byte
 	was, key         string
@@ -177,15 +176,14 @@ func (r *resealing) make(ctx context.Context, seqs []int64) (all []resealed, err
 	err = r.store.read(ctx, func() { rows = nil }, func(from *sql.Rows) error {
 		var l row
 		var hasPayload bool
-		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.inRow, &l.before, &l.payload, &hasPayload, &l.was)
+		err := from.Scan(&l.seq, &l.identity, &l.id, &l.topic, &l.body, &l.before, &l.payload, &hasPayload, &l.was)
 		if hasPayload && l.payload == nil {
 			l.payload = []byte{}
 		}
 		rows = append(rows, l)
 		return err
-	}, `SELECT seq, identity, id, dead_letter_topic, `+bodyOf+` AS its_body, body IS NULL, COALESCE(letter_metadata, metadata),
-	CASE WHEN body IS NULL THEN payload ELSE letter_payload END, CASE WHEN body IS NULL THEN payload IS NOT NULL ELSE letter_payload IS NOT NULL END, seal_key
-FROM spillway_dead_letters LEFT JOIN spillway_letter_bodies ON body = `+bodyOf+` WHERE `+keys+` AND status <> 'erased' ORDER BY seq`, args...)
+	}, `SELECT seq, identity, id, dead_letter_topic, `+bodyOf+` AS its_body, metadata, payload, payload IS NOT NULL, seal_key
+FROM spillway_dead_letters JOIN spillway_letter_bodies ON body = `+bodyOf+` WHERE `+keys+` AND status <> 'erased' ORDER BY seq`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -228,11 +226,9 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 
 // put writes a letter whose row is locked, unless it arrived again since it was read.
 func (r *resealing) put(ctx context.Context, tx *sql.Tx, l resealed) (n int, err error) {
-	update, key := `UPDATE spillway_letter_bodies SET letter_metadata = ?, letter_payload = ? WHERE body = ? AND letter_metadata = ?`, l.body
-	if l.inRow {
-		update, key = `UPDATE spillway_dead_letters SET metadata = ?, payload = ? WHERE seq = ? AND metadata = ?`, l.seq
-	}
-	result, err := r.store.exec(ctx, tx, update, l.metadata, l.payload, key, l.before)
+	result, err := r.store.exec(ctx, tx,
+		`UPDATE spillway_letter_bodies SET metadata = ?, payload = ? WHERE body = ? AND metadata = ?`,
+		l.metadata, l.payload, l.body, l.before)
 	if err != nil {
 		return 0, err
 	}

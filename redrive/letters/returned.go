@@ -8,7 +8,7 @@ import (
 // A letter that arrived with the id of a redrive says which letter its message was brought back from, by an identity
 // that any producer may have written. It is believed of a letter that this redrive brought back, of the same handler: a
 // handler copies metadata to what it produces, and the message reaches other handlers of the topic too. A letter that
-// names no such letter, as those of earlier versions and other programs, is that of the message with its id.
+// names no such letter, as those of other programs, is that of the message with its id.
 
 // returned is a letter that arrived with the id of a redrive.
 type returned struct {

@@ -119,7 +119,7 @@ func TestStore_swappedRows(t *testing.T) {
 	publish(t, store, "orders.dlq", secretLetter("1"), reused, secretLetter("2"))
 	all := list(t, store, letters.Filter{})
 	put := func(from, into int) {
-		testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET letter_payload = ? WHERE body = ?`,
+		testkit.Must(db.Exec(`UPDATE spillway_letter_bodies SET payload = ? WHERE body = ?`,
 			[]byte(all[from].Original.Payload), all[into].Seq))
 	}
 	for _, other := range []int{1, 2} {

@@ -54,7 +54,7 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...c
 }
 
 // held returns those letters of claims whose leases are held, and locks them. They are as they were when they were
-// leased, but for the cause of a letter of an earlier version: whatever else changes a letter ends its lease.
+// leased: whatever changes a letter ends its lease.
 func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []swept, err error) {
 	var all []*Letter
 	tokens := make(map[int64]string)
@@ -64,31 +64,29 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 		}
 	}
 	keys, args := s.among(seqsOf(all))
-	causes := make(map[int64]string, len(all))
+	is := make(map[int64]bool, len(all))
 	rows, err := s.prepared.of(ctx, tx, s.db.Statement(s.heldStatement(keys))).query(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
 	err = database.Each(rows, func(rows *sql.Rows) error {
 		var seq int64
-		var token, cause string
-		err := rows.Scan(&seq, &token, &cause)
-		if token == tokens[seq] {
-			causes[seq] = cause
-		}
+		var token string
+		err := rows.Scan(&seq, &token)
+		is[seq] = token == tokens[seq]
 		return err
 	})
 	for _, l := range all {
-		if cause, is := causes[l.Seq]; is {
-			held = append(held, swept{subject: subjectOf(*l), cause: cause, status: l.Status})
-			delete(causes, l.Seq) // once, if it is listed twice
+		if is[l.Seq] {
+			held = append(held, swept{subject: subjectOf(*l), cause: l.Cause, status: l.Status})
+			is[l.Seq] = false // once, if it is listed twice
 		}
 	}
 	return held, err
 }
 
 func (s *Store) heldStatement(keys string) string {
-	return `SELECT seq, token, cause FROM spillway_dead_letters` + s.statements.byKey + ` WHERE ` + keys +
+	return `SELECT seq, token FROM spillway_dead_letters` + s.statements.byKey + ` WHERE ` + keys +
 		` AND token <> '' ORDER BY seq` + s.lock()
 }
 
@@ -134,7 +132,7 @@ func settleStatement(u upsert, to Status, claimed string) string {
 	e AS (INSERT INTO spillway_letter_events (service, letter, identity, message, kind, at, actor, reason, redrive_id, detail)
 		SELECT ?::bytea, seq, identity, message, '` + string(to.event()) + `', now_us(), ?::text, ?::text, ?::text, ?::text FROM l ORDER BY seq),
 	n AS (` + countInto() + `SELECT ?::bytea, cause, ?::bigint, ` + strings.Join(counts, ", ") + `, 0, ` + strconv.Itoa(math.MaxInt64) + `, '` +
-		strconv.Itoa(math.MinInt64) + `'::bigint, 0, 0, 0, 0 FROM l WHERE cause <> '' GROUP BY cause ORDER BY cause
+		strconv.Itoa(math.MinInt64) + `'::bigint, 0, 0, 0, 0 FROM l GROUP BY cause ORDER BY cause
 		` + u.add() + `)
 SELECT seq FROM l`
 }

@@ -91,7 +91,6 @@ func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, 
 		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements(known.Statement)
 	}
 	s.batcher = s.newBatcher()
-	s.beginCauses(ctx)
 	return s, nil
 }
 

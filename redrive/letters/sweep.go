@@ -109,9 +109,7 @@ func (s *Store) move(ctx context.Context, tx *sql.Tx, t tally, letters []swept, 
 func (s *Store) setStatus(ctx context.Context, tx *sql.Tx, t tally, letters []swept, status Status, act Act) error {
 	about, seqs := make([]subject, len(letters)), make([]int64, len(letters))
 	for i, l := range letters {
-		if l.cause != "" { // of earlier versions letters are counted with their cause
-			t.moved(l.cause, l.status, status)
-		}
+		t.moved(l.cause, l.status, status)
 		about[i], seqs[i] = l.subject, l.seq
 	}
 	keys, args := s.among(seqs)
@@ -172,9 +170,7 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act,
 			if l.status != StatusErased {
 				stored = append(stored, l.subject)
 			}
-			if l.cause != "" {
-				t.moved(l.cause, l.status, "")
-			}
+			t.moved(l.cause, l.status, "")
 		}
 		w := new(where)
 		anyIn(w, "body", bodies, func(body int64) any { return body })

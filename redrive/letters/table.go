@@ -5,62 +5,52 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
-// table is the table of dead letters. A column more is a file more, and a version more.
+const file = "0004_letters.sql"
+
+// table is the table of dead letters.
 var table = schema.Table{
 	Component: "letters", Name: "spillway_dead_letters", Key: []string{"seq"},
-	Versions: []schema.Version{
-		{File: "0004_letters.sql", Columns: []string{
-			"seq", "identity", "dead_letter_topic", "id", "metadata", "payload",
-			"origin_topic", "handler", "class", "reason", "type", "stack_hash", "description", "first_failed_at",
-			"last_failed_at", "status", "seen", "stored_at", "token", "leased_until", "marked_at", "marked_by", "marked_why",
-			"redrive_id",
-		}},
-		{File: "0005_causes.sql", Columns: []string{"service", "cause", "size", "arrived_redrive_id"}},
-		{File: "0014_letters.sql", Columns: []string{"leased_by", "moved_from"}},
-		{File: "0019_letters_text.sql"},
-		{File: "0025_letters_sealed.sql", Columns: []string{"seal_key"}},
-		{File: "0026_letters_arrived.sql", Columns: []string{"arrived_letter"}},
-		{File: "0029_letters_leases.sql"},
-	},
-}
-
-// leases is the table of claims on letters.
-var leases = schema.Table{
-	Component: "letter_claims", Name: "spillway_letter_claims", Key: []string{"token"},
-	Versions: []schema.Version{{File: "0030_letter_claims.sql",
-		Columns: []string{"token", "leased_until", "first_seq", "last_seq"}}},
-}
-
-// causes is the table of what the letters of a cause have in common.
-var causes = schema.Table{
-	Component: "letter_causes", Name: "spillway_letter_causes", Key: []string{"service", "cause"},
-	Versions: []schema.Version{{File: "0011_letter_causes.sql", Columns: []string{
-		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash",
-		"description",
-	}}, {File: "0023_letter_causes.sql"}},
-}
-
-// counts is the table of how many letters each cause has.
-var counts = schema.Table{
-	Component: "letter_counts", Name: "spillway_letter_counts", Key: []string{"service", "cause", "slot"},
-	Versions: []schema.Version{{File: "0012_letter_counts.sql", Columns: []string{
-		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
-		"arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before",
-	}}, {File: "0018_letter_arrivals.sql", Columns: []string{"recent"}},
-		{File: "0022_letter_counts.sql", Columns: []string{"erased"}}},
+	Versions: []schema.Version{{File: file, Columns: []string{
+		"seq", "service", "identity", "cause", "status", "dead_letter_topic", "id", "origin_topic", "handler", "class",
+		"reason", "type", "stack_hash", "description", "first_failed_at", "last_failed_at", "stored_at", "seen", "size",
+		"seal_key", "arrived_redrive_id", "arrived_letter", "redrive_id", "marked_at", "marked_by", "marked_why", "token",
+		"leased_until", "leased_by", "moved_from",
+	}}},
 }
 
 // bodies is the table of the metadata and payloads.
 var bodies = schema.Table{
 	Component: "letter_bodies", Name: "spillway_letter_bodies", Key: []string{"body"},
-	Versions: []schema.Version{{File: "0013_letter_bodies.sql",
-		Columns: []string{"body", "letter_metadata", "letter_payload"}}},
+	Versions: []schema.Version{{File: file, Columns: []string{"body", "metadata", "payload"}}},
+}
+
+// leases is the table of claims on letters.
+var leases = schema.Table{
+	Component: "letter_claims", Name: "spillway_letter_claims", Key: []string{"token"},
+	Versions: []schema.Version{{File: file, Columns: []string{"token", "leased_until", "first_seq", "last_seq"}}},
+}
+
+// causes is the table of what the letters of a cause have in common.
+var causes = schema.Table{
+	Component: "letter_causes", Name: "spillway_letter_causes", Key: []string{"service", "cause"},
+	Versions: []schema.Version{{File: file, Columns: []string{
+		"service", "cause", "dead_letter_topic", "origin_topic", "handler", "class", "reason", "type", "stack_hash",
+	}}},
+}
+
+// counts is the table of how many letters each cause has.
+var counts = schema.Table{
+	Component: "letter_counts", Name: "spillway_letter_counts", Key: []string{"service", "cause", "slot"},
+	Versions: []schema.Version{{File: file, Columns: []string{
+		"service", "cause", "slot", "waiting", "redriven", "succeeded", "failed_again", "quarantined", "refused", "discarded",
+		"erased", "arrived", "first_failed_at", "last_failed_at", "last_seq", "minute", "in_minute", "minute_before", "recent",
+	}}},
 }
 
 // events is the table of what became of letters.
 var events = schema.Table{
 	Component: "letter_events", Name: "spillway_letter_events", Key: []string{"event"},
-	Versions: []schema.Version{{File: "0010_letter_events.sql", Columns: []string{
+	Versions: []schema.Version{{File: file, Columns: []string{
 		"event", "service", "letter", "identity", "message", "kind", "at", "actor", "reason", "redrive_id", "detail",
 	}}},
 }
@@ -81,9 +71,8 @@ type statements struct {
 	count string
 	// unless ends an INSERT of a row that may be there already.
 	unless string
-	// byCause comes behind the name of the table if a statement must find letters by their status and cause. noCause is
-	// the same for letters without a cause.
-	byCause, noCause string
+	// byCause comes behind the name of the table if a statement must find letters by their status and cause.
+	byCause string
 	// knowsArrived says that there is an index of the letters that arrived with the id of a redrive.
 	knowsArrived bool
 	// toBack puts the letter of an identity, which this transaction has to itself, behind all others.
@@ -125,7 +114,6 @@ var statementsOf = map[database.Kind]statements{
 		count:    countStatement(countsDuplicate),
 		unless:   `ON DUPLICATE KEY UPDATE spillway_letter_causes.cause = spillway_letter_causes.cause`,
 		byCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,
-		noCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,
 		toBack:   mysqlToBack,
 		contains: func(e string) string { return `LOCATE(?, ` + e + `) > 0` },
 		byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows
@@ -141,7 +129,6 @@ const sqliteBehind = `(SELECT MAX(seq) + 1 FROM spillway_dead_letters)`
 // makes up would be given out again by MariaDB, and the letter that got it would overwrite this one. An INSERT of a
 // SELECT would lock all numbers.
 const mysqlToBack = `
-INSERT INTO spillway_dead_letters (identity, dead_letter_topic, id, metadata, origin_topic, handler, class, reason, type,
-	stack_hash, description, first_failed_at, last_failed_at, stored_at)
-VALUES (?, '', '', '', '', '', '', '', '', '', '', 0, 0, 0)
+INSERT INTO spillway_dead_letters (` + insertColumns + `)
+VALUES (?, '', '', '', '', '', '', '', '', '', 0, 0, 0, '', '', 0, '', '', '')
 ON DUPLICATE KEY UPDATE ` + movedFrom + `, seq = VALUES(seq)`

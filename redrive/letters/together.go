@@ -103,19 +103,19 @@ func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored m
 // freshColumns are the columns of a letter and of its body, by their types in PostgreSQL.
 const freshColumns = 21
 
-const freshRow = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea,
-	?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::text, ?::bigint, ?::bytea, ?::text, ?::bytea, ?::bytea)`
+const freshRow = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea,
+	?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::text, ?::bigint, ?::bytea, ?::text, ?::text, ?::bytea, ?::bytea)`
 
 // manyFreshStatement is freshStatement for several letters that are different. It returns the identities of those that
 // it stored.
 func manyFreshStatement(rows int) string {
-	return `WITH v (` + insertColumns + `, letter_metadata, letter_payload) AS (VALUES ` + freshRow + strings.Repeat(`, `+freshRow, rows-1) + `),
+	return `WITH v (` + insertColumns + `, metadata, payload) AS (VALUES ` + freshRow + strings.Repeat(`, `+freshRow, rows-1) + `),
 	l AS (INSERT INTO spillway_dead_letters (` + insertColumns + `) SELECT ` + insertColumns + ` FROM v WHERE identity IS NOT NULL ON CONFLICT (identity) DO NOTHING RETURNING seq, identity),
 	c AS (` + countInto() + `SELECT ?::bytea, v.cause, ?::bigint, COUNT(*)` + strings.Repeat(`, 0`, len(Statuses())-1) + `, COUNT(*), MIN(v.first_failed_at),
 		MAX(v.last_failed_at), MAX(l.seq), ?::bigint, COUNT(*), 0 FROM l JOIN v USING (identity) GROUP BY v.cause ORDER BY v.cause
 		` + countsConflict.add() + `),
-	b AS (INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload)
-		SELECT l.seq, v.letter_metadata, v.letter_payload FROM l JOIN v USING (identity))
+	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload)
+		SELECT l.seq, v.metadata, v.payload FROM l JOIN v USING (identity))
 SELECT identity FROM l`
 }
 

@@ -39,10 +39,9 @@ func anyIn[T any](w *where, column string, values []T, bind func(T) any) {
 // Names and ids are bytes in the database, so that any of them survives in a database of any encoding.
 func asBytes(s string) any { return []byte(s) }
 
-// ofBody is the metadata or the payload of a letter, whichever version stored it.
+// ofBody is the metadata or the payload of a letter.
 func ofBody(column string) string {
-	return `COALESCE((SELECT letter_` + column + ` FROM spillway_letter_bodies WHERE body = ` + bodyOf + `), ` + column +
-		`)`
+	return `(SELECT ` + column + ` FROM spillway_letter_bodies WHERE body = ` + bodyOf + `)`
 }
 
 // where returns the conditions for what f chooses of the store's service. The fields have been validated.

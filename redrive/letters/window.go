@@ -35,9 +35,6 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (r route, err error) {
 		return r, nil
 	}
 	if f.byCause() {
-		if err := s.fillCauses(ctx); err != nil {
-			return r, err
-		}
 		causes, letters, err := s.causes(ctx, f)
 		if err != nil {
 			return r, err

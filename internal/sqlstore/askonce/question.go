@@ -14,7 +14,7 @@ import (
 
 var table = schema.Table{Component: "answers", Name: "spillway_answers", Key: []string{"service", "name"},
 	Versions: []schema.Version{{
-		File: "0024_answers.sql", Columns: []string{"service", "name", "turn_at", "answered_at", "answer"},
+		File: "0010_answers.sql", Columns: []string{"service", "name", "turn_at", "answered_at", "answer"},
 	}}}
 
 // Question is a question that instances of a service share. It is safe for concurrent use.

@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -25,7 +24,7 @@ func TestUpgrade_searchPath(t *testing.T) {
 	exec(t, first, `SELECT set_config('search_path', current_schema() || ', "no such Schema", `+behind+`', false)`,
 		`CREATE TABLE spillway_schema (component text, version bigint, applied_at bigint)`, `INSERT INTO spillway_schema VALUES ('keys', 4, 0)`)
 	found := d.state(t, first)
-	testkit.NoError(t, d.upgrade(t, first, keytable.Table))
+	testkit.NoError(t, d.upgrade(t, first, madeUp))
 	testkit.Equal(t, "state", d.state(t, first), found)
 	d.wantKeys(t, db, "1")
 	exec(t, first, `INSERT INTO spillway_keys (consumer, id, applied_at, fence) VALUES ('c', 'i', 1, 1)`)
@@ -60,8 +59,8 @@ func TestUpgrade_withoutRights(t *testing.T) {
 		exec(t, owner, `CREATE TABLE something (id INT)`)
 		db := d.restricted(t, address, owner)
 		exec(t, owner, d.unversioned...)
-		err := d.upgrade(t, db, keytable.Table)
-		testkit.Check(t, err != nil && strings.Contains(err.Error(), string(d.kind)+"/0002_keys.sql"),
+		err := d.upgrade(t, db, madeUp)
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), string(d.kind)+"/0001_made_up.sql"),
 			"an old table: %v", err)
 		testkit.Check(t, d.kind == database.SQLite || postgres.State(err) == "42501" || mysql.Number(err) == 1792,
 			"the cause is lost: %v", err)
@@ -72,12 +71,12 @@ func TestUpgrade_withoutRights(t *testing.T) {
 		}
 		for _, then := range then {
 			exec(t, owner, then)
-			err := d.upgrade(t, db, keytable.Table)
+			err := d.upgrade(t, db, madeUp)
 			testkit.Check(t, err == nil, "%s: %v", then, err)
 		}
 		if d.kind == database.Postgres {
 			exec(t, db, `RESET ROLE`, `SET default_transaction_read_only = on`)
-			testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
+			testkit.Is(t, d.upgrade(t, db, madeUp), nil)
 		}
 	})
 }

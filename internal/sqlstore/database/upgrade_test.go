@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	kinds "github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -22,11 +22,21 @@ func (d testDatabase) upgrade(t testing.TB, db *sql.DB, table schema.Table) erro
 	return database.Of(d.kind, db).Upgrade(t.Context(), table)
 }
 
-// statements are those of the files of keys, split as a tool would: by the rule that the files state.
+// madeUp is a table of two versions, as one is after its second release.
+var madeUp = schema.Table{Component: "keys", Name: "spillway_keys", Key: []string{"consumer", "id"},
+	Files: os.DirFS("testdata/upgrade"), Versions: []schema.Version{
+		{File: "0001_made_up.sql", Columns: []string{"consumer", "id", "outputs", "applied_at"}},
+		{File: "0002_made_up.sql", Columns: []string{"fingerprint", "version", "fence", "expires_at", "nonce"}},
+	}}
+
+// statements are those that make the table, split as a tool would: by the rule that the files state.
 func (d testDatabase) statements(t testing.TB) (all []string) {
 	t.Helper()
-	for _, name := range []string{"0001_versions.sql", "0002_keys.sql", "0003_leases.sql", "0027_keys_settled.sql"} {
-		text := testkit.Must(fs.ReadFile(schema.Files(), string(d.kind)+"/"+name))
+	for _, file := range []struct {
+		of   fs.FS
+		name string
+	}{{schema.Files(), "0001_versions.sql"}, {madeUp.Files, "0001_made_up.sql"}, {madeUp.Files, "0002_made_up.sql"}} {
+		text := testkit.Must(fs.ReadFile(file.of, string(d.kind)+"/"+file.name))
 		for _, statement := range strings.SplitAfter(string(text), ";\n") {
 			if strings.TrimSpace(statement) != "" {
 				all = append(all, statement)
@@ -40,13 +50,13 @@ func (d testDatabase) statements(t testing.TB) (all []string) {
 func (d testDatabase) wantKeys(t testing.TB, db *sql.DB, rows string) {
 	t.Helper()
 	r := text(t, db, d.recorded)
-	testkit.Check(t, strings.HasPrefix(r, "keys1 ") && strings.Contains(r, ",keys3 "), "recorded: %s", r)
+	testkit.Check(t, strings.HasPrefix(r, "keys1 ") && strings.Contains(r, ",keys2 "), "recorded: %s", r)
 	before := d.state(t, db)
 	testkit.Check(t, strings.Contains(before, "spillway_keys_applied_at") && strings.Count(before, "expires_at") == 1,
 		"%v", before)
 	testkit.Equal(t, "rows", text(t, db, `SELECT COUNT(*) FROM spillway_keys WHERE id = '1' AND outputs = 'out'
 		AND applied_at = 7 AND expires_at IS NULL AND fence IS NULL`), rows)
-	testkit.NoError(t, d.upgrade(t, db, keytable.Table))
+	testkit.NoError(t, d.upgrade(t, db, madeUp))
 	testkit.Equal(t, "once more", d.state(t, db), before)
 }
 
@@ -63,7 +73,7 @@ func TestUpgrade_tenAtOnce(t *testing.T) {
 				testkit.NoError(t, db.Ping())
 				all.Go(func() {
 					<-start
-					testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
+					testkit.Is(t, d.upgrade(t, db, madeUp), nil)
 				})
 			}
 			close(start)
@@ -82,7 +92,7 @@ func TestUpgrade_cutShort(t *testing.T) {
 				db := d.fresh(t, before...)
 				exec(t, db, all[:k]...)
 				found := d.state(t, db)
-				err := d.upgrade(t, db, keytable.Table)
+				err := d.upgrade(t, db, madeUp)
 				testkit.Require(t, err == nil, "after %d statements: %v", k, err)
 				testkit.Check(t, k != len(all) || d.state(t, db) == found, "something is done twice")
 				d.wantKeys(t, db, rows)
@@ -98,8 +108,8 @@ func TestUpgrade_recordIsWrong(t *testing.T) {
 		for _, then := range []string{`INSERT INTO spillway_schema VALUES ('other', 7, 0)`, `DELETE FROM spillway_schema WHERE version = 1`,
 			`ALTER TABLE spillway_keys DROP COLUMN fence`, `DROP TABLE spillway_keys`, `DROP TABLE spillway_schema`} {
 			exec(t, db, then)
-			err, r := d.upgrade(t, db, keytable.Table), text(t, db, d.recorded)
-			testkit.Check(t, err == nil && strings.HasPrefix(r, "keys1") && strings.Contains(r, ",keys3"), "%s: %v, %s", then, err, r)
+			err, r := d.upgrade(t, db, madeUp), text(t, db, d.recorded)
+			testkit.Check(t, err == nil && strings.HasPrefix(r, "keys1") && strings.Contains(r, ",keys2"), "%s: %v, %s", then, err, r)
 		}
 	})
 }
@@ -115,7 +125,7 @@ func TestUpgrade_refuses(t *testing.T) {
 			"primary key () instead of":  {key("UNIQUE (consumer, id)")},
 			"primary key (id, consumer)": {key("PRIMARY KEY (id, consumer)")},
 			`without column "outputs"`:   {strings.NewReplacer("outputs bytea,", "", "outputs LONGBLOB,", "", "outputs BLOB,", "").Replace(d.unversioned[0])},
-			"none after 3: a newer":      {d.unversioned[0], newer, `INSERT INTO spillway_schema VALUES ('other', 5, 0), ('keys', 4, 0)`},
+			"none after 2: a newer":      {d.unversioned[0], newer, `INSERT INTO spillway_schema VALUES ('other', 5, 0), ('keys', 4, 0)`},
 		}
 		own := map[database.Kind]map[string][]string{
 			database.Postgres: {
@@ -138,18 +148,18 @@ func TestUpgrade_refuses(t *testing.T) {
 			for want, before := range all {
 				db := d.fresh(t, before...)
 				found := d.state(t, db)
-				testkit.Says(t, d.upgrade(t, db, keytable.Table), want)
+				testkit.Says(t, d.upgrade(t, db, madeUp), want)
 				testkit.Equal(t, want, d.state(t, db), found)
 			}
 		}
-		testkit.Says(t, d.upgrade(t, nil, keytable.Table), string(d.kind)+": the *sql.DB is nil")
+		testkit.Says(t, d.upgrade(t, nil, madeUp), string(d.kind)+": the *sql.DB is nil")
 	})
 }
 
 // Decision 8, feature I1: connections and databases on which no store can keep its promises are refused.
 func TestUpgrade_requires(t *testing.T) {
 	for _, path := range []string{":memory:", "", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared"} {
-		testkit.Says(t, database.Of(database.SQLite, kinds.SQLite.Open(t, path)).Upgrade(t.Context(), keytable.Table),
+		testkit.Says(t, database.Of(database.SQLite, kinds.SQLite.Open(t, path)).Upgrade(t.Context(), madeUp),
 			"no file")
 	}
 	dsn := mysqltest.Database(t)
@@ -157,7 +167,7 @@ func TestUpgrade_requires(t *testing.T) {
 		"parseTime=true&interpolateParams=true&clientFoundRows=true&columnsWithAlias=true": "",
 		"sql_mode=%27ANSI%27": "", "autocommit=0": "autocommit",
 	} {
-		err := database.Of(database.MySQL, mysqltest.Open(t, mysqltest.With(dsn, settings))).Upgrade(t.Context(), keytable.Table)
+		err := database.Of(database.MySQL, mysqltest.Open(t, mysqltest.With(dsn, settings))).Upgrade(t.Context(), madeUp)
 		testkit.Check(t, (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want)),
 			"%s: %v", settings, err)
 	}
@@ -168,18 +178,17 @@ func TestUpgrade_fails(t *testing.T) {
 	onEach(t, func(t *testing.T, d testDatabase) {
 		db := d.fresh(t, d.unversioned...)
 		found := d.state(t, db)
-		broken := keytable.Table
+		broken := madeUp
 		broken.Files = fstest.MapFS{
-			string(d.kind) + "/0002_keys.sql":         {Data: []byte(strings.Join(d.statements(t)[1:3], ""))},
-			string(d.kind) + "/0003_leases.sql":       {Data: []byte("ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;\nCREATE nonsense;\n")},
-			string(d.kind) + "/0027_keys_settled.sql": {Data: []byte("SELECT 1;\n")},
+			string(d.kind) + "/0001_made_up.sql": {Data: []byte(strings.Join(d.statements(t)[1:3], ""))},
+			string(d.kind) + "/0002_made_up.sql": {Data: []byte("ALTER TABLE spillway_keys ADD COLUMN fence BIGINT;\nCREATE nonsense;\n")},
 		}
-		if err := d.upgrade(t, db, broken); err == nil || !strings.Contains(err.Error(), string(d.kind)+"/0003_leases.sql") ||
+		if err := d.upgrade(t, db, broken); err == nil || !strings.Contains(err.Error(), string(d.kind)+"/0002_made_up.sql") ||
 			d.kind != database.MySQL && d.state(t, db) != found {
 			t.Errorf("%v\n%s", err, d.state(t, db))
 		}
-		more := keytable.Table
-		more.Versions = []schema.Version{more.Versions[0], {File: "0003_leases.sql", Columns: []string{"fence", "more"}}, more.Versions[2]}
+		more := madeUp
+		more.Versions = []schema.Version{more.Versions[0], {File: "0002_made_up.sql", Columns: []string{"fence", "more"}}}
 		testkit.Says(t, d.upgrade(t, db, more), `without column "more"`)
 	})
 }
@@ -194,12 +203,12 @@ func TestUpgrade_mysqlWaits(t *testing.T) {
 	testkit.NoError(t, testkit.Err(holder.ExecContext(t.Context(), `DO GET_LOCK(`+name+`, 10)`)))
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // longer than it asks once
 	defer cancel()
-	testkit.Says(t, database.Of(d.kind, db).Upgrade(ctx, keytable.Table), "others that upgrade")
+	testkit.Says(t, database.Of(d.kind, db).Upgrade(ctx, madeUp), "others that upgrade")
 	testkit.Check(t, !strings.Contains(d.state(t, db), "spillway"), "it upgrades all the same")
-	if err := d.upgrade(t, d.fresh(t), keytable.Table); err != nil { // in another database of the server
+	if err := d.upgrade(t, d.fresh(t), madeUp); err != nil { // in another database of the server
 		t.Error(err)
 	}
 	testkit.NoError(t, testkit.Err(holder.ExecContext(t.Context(), `DO RELEASE_LOCK(`+name+`)`)))
-	testkit.Is(t, d.upgrade(t, db, keytable.Table), nil)
+	testkit.Is(t, d.upgrade(t, db, madeUp), nil)
 	testkit.Equal(t, "the lock is free", text(t, db, `SELECT IS_FREE_LOCK(`+name+`)`), "1")
 }

@@ -9,16 +9,15 @@ import "github.com/watermill-spillway/spillway/internal/sqlstore/database/schema
 var Table = schema.Table{
 	Component: "keys", Name: "spillway_keys", Key: []string{"consumer", "id"},
 	Versions: []schema.Version{
-		{File: "0002_keys.sql", Columns: []string{"consumer", "id", "outputs", "applied_at"}},
-		{File: "0003_leases.sql", Columns: []string{"fingerprint", "version", "fence", "expires_at", "nonce"}},
-		{File: "0027_keys_settled.sql", Columns: []string{"settled_source", "settled_position", "settled_redrives"}},
+		{File: "0002_keys.sql", Columns: []string{"consumer", "id", "outputs", "applied_at", "fingerprint", "version",
+			"fence", "expires_at", "nonce", "settled_source", "settled_position", "settled_redrives"}},
 	},
 }
 
 // Parked is the table of package sequence. A purge of keys knows it: the keys of parked messages stay.
 var Parked = schema.Table{Component: "parked", Name: "spillway_parked", Key: []string{"seq"},
 	Versions: []schema.Version{{
-		File: "0028_parked.sql",
+		File: "0003_parked.sql",
 		Columns: []string{"seq", "service", "members", "topic", "part", "source", "lane", "position", "fingerprint",
 			"redrives", "due_at", "held", "sent_at", "consumer", "key_id", "record_key", "id", "metadata", "payload",
 			"bytes", "decision", "decided_at", "decided_by", "decided_why"},

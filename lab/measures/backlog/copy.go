@@ -94,14 +94,14 @@ func Copy(ctx context.Context, d *harness.Database, store *letters.Store, rows i
 	return err
 }
 
-const recount = `INSERT INTO spillway_letter_counts (service, cause, slot, waiting, redriven, succeeded, failed_again, quarantined, refused, discarded,
+const recount = `INSERT INTO spillway_letter_counts (service, cause, slot, waiting, redriven, succeeded, failed_again, quarantined, refused, discarded, erased,
 	arrived, first_failed_at, last_failed_at, last_seq, minute, in_minute, minute_before)
-SELECT service, cause, 1, COUNT(*), 0, 0, 0, 0, 0, 0, COUNT(*), MIN(first_failed_at), MAX(last_failed_at), MAX(seq), 0, 0, 0
+SELECT service, cause, 1, COUNT(*), 0, 0, 0, 0, 0, 0, 0, COUNT(*), MIN(first_failed_at), MAX(last_failed_at), MAX(seq), 0, 0, 0
 FROM spillway_dead_letters GROUP BY service, cause`
 
 // copyLetters copies the letters from a seq to before another, with their seqs greater by the offset.
 func copyLetters(ctx context.Context, db *database.Database, say dialect, from, before, offset int64) error {
-	const same = `dead_letter_topic, metadata, origin_topic, handler, class, reason, type, stack_hash, description, stored_at, service, cause, arrived_redrive_id`
+	const same = `dead_letter_topic, origin_topic, handler, class, reason, type, stack_hash, description, stored_at, service, cause, seal_key, arrived_redrive_id, arrived_letter`
 	_, err := db.Exec(ctx, db.Statement(`INSERT INTO spillway_dead_letters (seq, identity, id, first_failed_at, last_failed_at, size, `+same+`)
 SELECT seq + ?, `+say.identity+`, `+say.id+`, first_failed_at + ?, last_failed_at + ?, 200, `+same+`
 FROM spillway_dead_letters WHERE seq >= ? AND seq < ?`), offset, offset, offset, offset*1_000_000, offset*1_000_000, from, before)
@@ -110,7 +110,7 @@ FROM spillway_dead_letters WHERE seq >= ? AND seq < ?`), offset, offset, offset,
 	}
 	metadata := metadatacodec.Metadata(message.Metadata{"tenant": "tenant-1", "x-original-topic": "orders-1",
 		"x-failure-reason": strings.Repeat("x", 100)})
-	_, err = db.Exec(ctx, db.Statement(`INSERT INTO spillway_letter_bodies (body, letter_metadata, letter_payload)
+	_, err = db.Exec(ctx, db.Statement(`INSERT INTO spillway_letter_bodies (body, metadata, payload)
 SELECT seq + ?, ?, ? FROM spillway_dead_letters WHERE seq >= ? AND seq < ?`), offset, metadata, []byte(`{"order":1}`), from, before)
 	return err
 }

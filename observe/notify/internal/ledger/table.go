@@ -16,7 +16,7 @@ import (
 // noticesTable is the table that the instances of a service share.
 var noticesTable = schema.Table{
 	Component: "notices", Name: "spillway_notices", Key: []string{"service", "kind", "subject"},
-	Versions: []schema.Version{{File: "0021_notices.sql",
+	Versions: []schema.Version{{File: "0009_notices.sql",
 		Columns: append([]string{"service", "kind", "subject"}, columns...)}},
 }
 

@@ -2,18 +2,16 @@
 --
 -- Spillway runs these files itself when a store is opened. To run them with a tool or by hand, run them in the order of
 -- their names, in the database that your programs use. Spillway then finds nothing to do, and its user needs no right to
--- create tables.
---
--- Each statement commits by itself. Where one fails because its column (1060) or index (1061) is there already, go on with
--- the next one, as Spillway does (mariadb --force, mysql --force). That completes an upgrade that was cut short.
+-- create tables. A file that has run can run again.
 --
 -- A statement ends with a semicolon at the end of a line. A comment has its lines to itself. So the files can be split
 -- where statements must come one by one.
 
--- Which version of each table was made, and when, in milliseconds since 1970. Each of the other files makes one version.
+-- Which version of each table was made, and when, in milliseconds since 1970. Each of the other files makes one version
+-- of its tables.
 CREATE TABLE IF NOT EXISTS spillway_schema (
 	component  VARBINARY(64) NOT NULL,
-	version    BIGINT        NOT NULL,
-	applied_at BIGINT        NOT NULL,
+	version    BIGINT NOT NULL,
+	applied_at BIGINT NOT NULL,
 	PRIMARY KEY (component, version)
 ) ENGINE=InnoDB;

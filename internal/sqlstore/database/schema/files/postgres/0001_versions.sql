@@ -7,9 +7,10 @@
 -- A statement ends with a semicolon at the end of a line. A comment has its lines to itself. So the files can be split
 -- where statements must come one by one.
 
--- Which version of each table was made, and when, in milliseconds since 1970. Each of the other files makes one version.
+-- Which version of each table was made, and when, in milliseconds since 1970. Each of the other files makes one version
+-- of its tables.
 CREATE TABLE IF NOT EXISTS spillway_schema (
-	component  text   NOT NULL,
+	component  text NOT NULL,
 	version    bigint NOT NULL,
 	applied_at bigint NOT NULL,
 	PRIMARY KEY (component, version)

@@ -1,9 +1,0 @@
--- The causes of dead letters, version 2: no descriptions.
---
--- A description can name a person, and a cause outlives its letters. Descriptions are in the rows of the letters alone.
-
-UPDATE spillway_letter_causes SET description = '' WHERE description <> '';
-
-INSERT INTO spillway_schema (component, version, applied_at)
-VALUES ('letter_causes', 2, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
-ON DUPLICATE KEY UPDATE version = spillway_schema.version;

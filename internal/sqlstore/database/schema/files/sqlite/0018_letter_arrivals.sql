@@ -1,8 +1,0 @@
--- The numbers of dead letters by cause, version 2: arrivals of the last hour.
-
--- The minutes before the last one with an arrival, the latest first, each as the minute modulo 1,000, a colon, the number of
--- arrivals and a space. No minute is more than 60 before the one in front of it.
-ALTER TABLE spillway_letter_counts ADD COLUMN recent TEXT NOT NULL DEFAULT '';
-
-INSERT INTO spillway_schema (component, version, applied_at)
-VALUES ('letter_counts', 2, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;

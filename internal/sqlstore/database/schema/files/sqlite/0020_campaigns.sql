@@ -1,9 +1,0 @@
--- The table of campaigns, version 2: time to make up for.
---
--- Adding the column takes an instant.
-
--- late is the time in which the campaign stood still and for which it makes up, in microseconds.
-ALTER TABLE spillway_campaigns ADD COLUMN late INTEGER NOT NULL DEFAULT 0;
-
-INSERT INTO spillway_schema (component, version, applied_at)
-VALUES ('campaigns', 2, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;

@@ -1,8 +1,0 @@
--- The causes of dead letters, version 2: no descriptions.
---
--- A description can name a person, and a cause outlives its letters. Descriptions are in the rows of the letters alone.
-
-UPDATE spillway_letter_causes SET description = '' WHERE description <> '';
-
-INSERT INTO spillway_schema (component, version, applied_at)
-VALUES ('letter_causes', 2, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
