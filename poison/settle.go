@@ -146,6 +146,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		}
 		return errors.Join(failure, err)
 	}
+	chain.Placed(failure)
 	q.log(logging.DeadLettered, failure, l)
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
 	return nil

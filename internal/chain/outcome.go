@@ -91,6 +91,16 @@ func (c *Call) Gone() bool { return errors.Is(c.Ctx.Err(), context.Canceled) && 
 // it is to come again. A message whose attempt ended by itself meanwhile has not gone away.
 func (c *Call) Leaving() bool { return c.Gone() || graceful.Began(c.Ctx) && !c.Acked() }
 
+// Placed is called when the dead letter of a message that failed with err has its place. It calls the method Placed of
+// what err wraps.
+func Placed(err error) {
+	for err := range causes.All(err) {
+		if waits, ok := err.(interface{ Placed() }); ok {
+			waits.Placed()
+		}
+	}
+}
+
 // Requeued returns the error that gives back a message that did not fail, to come again later.
 func Requeued(err error) error { return requeued{Aborted(err)} }
 

@@ -59,6 +59,9 @@ var (
 			"go undetected and messages are handled unmarked")
 	// outage: nothing
 	CrashStoreBack = event(isInfo, "crash_store_back", "The store of the crash limit answers again", After, "unmarked")
+	// each: nothing
+	CrashLetterPlaced = event(isInfo, "crash_letter_placed", "A message that was dead-lettered because it ended "+
+		"processes came again: it is acked, and has one dead letter", Handler, Key)
 	// each: Repair the database, if it goes on.
 	CrashMarksKept = event(isInfo, "crash_marks_kept",
 		"Old marks of the crash limit cannot be removed; this is tried again")

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -20,9 +22,11 @@ import (
 type order struct {
 	Driver   string
 	Address  string
-	Deadly   bool   // the message ends the process
-	Die      bool   // as by SIGKILL, as soon as a letter has its place
-	Stubborn bool   // handlers do not return
+	Deadly   bool // the message ends the process
+	Die      bool // as by SIGKILL, as soon as a letter has its place
+	Stubborn bool // handlers do not return
+	Open     bool // the offset stays where it is: each process gets all messages, and acks commit nothing
+	Payload  string
 	Redrives string // what the message says of how often it was redriven
 	Exit     bool   // when everything is done, not when its input ends
 }
@@ -55,11 +59,16 @@ func (o order) consume() error {
 	router := testkit.Must(message.NewRouter(routerConfig, watermill.NopLogger{}))
 	router.AddPlugin(limit.Plugin)
 	router.AddMiddleware(queue.Middleware, limit.Middleware)
-	source := &source{db: db, redrives: o.Redrives, done: make(chan struct{})}
+	source := &source{db: db, payload: o.Payload, redrives: o.Redrives, open: o.Open, done: make(chan struct{})}
 	router.AddConsumerHandler("billing", "orders", source, func(msg *message.Message) error {
 		if o.Stubborn {
 			fmt.Println("handling " + msg.UUID)
 			select {}
+		}
+		if o.Open && msg.UUID != "a" {
+			fmt.Println("handling " + msg.UUID)
+			<-msg.Context().Done()
+			return msg.Context().Err()
 		}
 		if o.Deadly {
 			os.Exit(deadlyExit)
@@ -87,7 +96,9 @@ func (f sinkFunc) Publish(_ string, messages ...*message.Message) (err error) {
 // source is a subscriber of a table, whose message it delivers until it is acked.
 type source struct {
 	db       *sql.DB
+	payload  string
 	redrives string        // what the message has as x-redrive-count
+	open     bool          // acks commit nothing
 	done     chan struct{} // closed when it is acked
 }
 
@@ -97,7 +108,8 @@ func (s *source) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 	out := make(chan *message.Message)
 	go func() {
 		defer close(out)
-		for id := range pairs(s.db, `SELECT id, id FROM todo WHERE done = 0`) {
+		todo := pairs(s.db, `SELECT id, id FROM todo WHERE done = 0`)
+		for _, id := range slices.Sorted(maps.Keys(todo)) {
 			s.deliver(ctx, out, id)
 		}
 		if ctx.Err() == nil {
@@ -110,7 +122,7 @@ func (s *source) Subscribe(ctx context.Context, _ string) (<-chan *message.Messa
 
 func (s *source) deliver(ctx context.Context, out chan<- *message.Message, id string) {
 	for ctx.Err() == nil {
-		msg := message.NewMessage(id, nil)
+		msg := message.NewMessage(id, []byte(s.payload))
 		if s.redrives != "" {
 			msg.Metadata[poison.KeyRedriveCount] = s.redrives
 		}
@@ -122,6 +134,9 @@ func (s *source) deliver(ctx context.Context, out chan<- *message.Message, id st
 		}
 		select {
 		case <-msg.Acked():
+			if s.open {
+				return
+			}
 			if _, err := s.db.Exec(`UPDATE todo SET done = 1`); err == nil {
 				return
 			}

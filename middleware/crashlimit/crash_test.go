@@ -130,3 +130,62 @@ func TestRedrivenAfterKill(t *testing.T) {
 		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
 	})
 }
+
+// Feature D10, promise P1: a message that was refused has one letter, however often processes are killed before the
+// broker takes its ack: as on Kafka, while an earlier message of its partition is in flight. It is dead-lettered again
+// if it comes with another content.
+func TestOneLetterWhileTheOffsetIsOpen(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db, o := prepare(t, d, address)
+		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('b', 0)`))
+		o.Deadly, o.Open = true, true
+		for range 4 {
+			testkit.Equal(t, "exit code", o.run(t), deadlyExit)
+		}
+		letters := func() (n int) {
+			testkit.NoError(t, db.QueryRow(`SELECT count(*) FROM letters WHERE id = 'a'`).Scan(&n))
+			return n
+		}
+		for range 2 {
+			c := o.start(t)
+			c.wantLine(t, "handling b") // so the one before it is acked
+			testkit.Equal(t, "letters", letters(), 1)
+			c.kill()
+			c.wait()
+		}
+		o.Payload = "changed"
+		c := o.start(t)
+		c.wantLine(t, "handling b")
+		testkit.Equal(t, "letters with the changed one", letters(), 2)
+		c.stop()
+		testkit.Equal(t, "exit code", c.wait(), 0)
+		testkit.Equal(t, "marks after an orderly end", len(pairs(db, marksByID+` HAVING id = 'a'`)), 0)
+	})
+}
+
+// Feature D10: a person who decides that a message that ended processes is handled again has its marks forgotten, those
+// of a letter too.
+func TestForget(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		db, o := prepare(t, d, address)
+		o.Deadly, o.Exit = true, true
+		for range 4 {
+			testkit.Equal(t, "exit code", o.run(t), deadlyExit)
+		}
+		o.Deadly, o.Open, o.Exit = false, true, false
+		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('b', 0)`))
+		c := o.start(t)
+		c.wantLine(t, "handling b")
+		testkit.Equal(t, "letter", pairs(db, lettersByID)["a"], "max_delivery_count_exceeded")
+		c.kill()
+		c.wait()
+		store := storeOn(t, db)
+		testkit.NoError(t, store.Forget(t.Context(), "another", "a"))
+		testkit.NoError(t, store.Forget(t.Context(), "billing", "b"))
+		testkit.Equal(t, "marks", pairs(db, marksByID)["a"], "4") // with the letter's
+		testkit.NoError(t, store.Forget(t.Context(), "billing", "a"))
+		o.Open, o.Exit = false, true
+		testkit.Equal(t, "exit code", o.run(t), 0)
+		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
+	})
+}

@@ -84,6 +84,9 @@ type finding struct {
 func (q *inquiry) judge(found []written, looks int, rows map[string]row) (f finding) {
 	var dead, unknown []string
 	for _, w := range found {
+		if w.delivery == 0 { // a letter
+			continue
+		}
 		self := processOf(w.process)
 		if self == q.limit.self {
 			continue

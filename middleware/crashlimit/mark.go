@@ -32,9 +32,9 @@ type mark struct {
 
 // written is the mark that one delivery left.
 type written struct {
-	// delivery is 1 for the first one that left a mark, 2 for the next.
+	// delivery is 1 for the first one that left a mark, 2 for the next. It is 0 for the dead letter of the message.
 	delivery int
-	// process is the id of the process that wrote it.
+	// process is the id of the process that wrote it, or of a letter what letterOf says.
 	process string
 }
 

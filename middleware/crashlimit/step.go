@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
@@ -36,7 +37,9 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 		l.admission.unmarked.Add(1)
 		defer v.end() // also of a panic and of runtime.Goexit
 		if l.mode.Load() != quiet {
-			if err := v.begin(c); chain.IsAborted(err) {
+			if err := v.begin(c); errors.Is(err, errHasLetter) {
+				return nil, chain.Outcome{}
+			} else if chain.IsAborted(err) {
 				return nil, chain.Outcome{Next: chain.Requeue, Why: err}
 			} else if err != nil {
 				return nil, chain.Outcome{Next: chain.DeadLetter, Why: err}
@@ -156,7 +159,13 @@ func (v *visit) count(c *chain.Call, process string) error {
 // again.
 func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row,
 	next <-chan struct{}) (again bool, err error) {
-	l, f := v.limit, q.judge(found, looks, rows)
+	l := v.limit
+	if len(found) > 0 && found[0].delivery == 0 && found[0] == letterOf(c) {
+		logging.CrashLetterPlaced.Write(l.config.Logger, nil, v.mark.fields())
+		l.keepMarks(c, v.mark)
+		return false, errHasLetter
+	}
+	f := q.judge(found, looks, rows)
 	if v.mark.content { // as a rule these are other messages, in processes that live
 		f.unknown = 0
 	}
@@ -205,10 +214,43 @@ func (v *visit) end() {
 	}
 }
 
-// refuse keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or its
-// ack is lost with this process, it must not kill once more.
+// errHasLetter says that the letter of the message has its place already: the message is acked.
+var errHasLetter = errors.New("crashlimit: the dead letter of this message has its place")
+
+// refusal is the error of a message that is refused.
+type refusal struct {
+	error
+	limit  *Limit
+	mark   mark
+	letter written
+}
+
+// Placed notes that the dead letter of the message has its place. The message may come again nevertheless, because its
+// ack is lost with this process, or waits at the broker for an earlier one. Then it has a letter.
+func (r refusal) Placed() {
+	ctx, cancel := context.WithTimeout(context.Background(), r.limit.config.store.patience())
+	defer cancel()
+	if _, err := r.limit.config.store.enter(ctx, r.mark, r.letter); err != nil { // then it has another letter
+		r.limit.outage.began(r.limit.config.Logger, err)
+	}
+}
+
+// letterOf is the mark of the letter of a message with this content. It is no delivery.
+func letterOf(c *chain.Call) written { return written{process: "letter " + contentOf(c.Msg)} }
+
 func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 	placing.First(c.PlaceContext())
+	l.keepMarks(c, m)
+	err := l.exceeded(c, m, earlier, false)
+	if m.content { // its marks go with the ack
+		return err
+	}
+	return refusal{err, l, m, letterOf(c)}
+}
+
+// keepMarks keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or
+// its ack is lost with this process, it must not kill once more.
+func (l *Limit) keepMarks(c *chain.Call, m mark) {
 	r := refused{msg: c.Msg, ctx: c.Ctx, mark: m}
 	l.remembered(l.removals.addRefused(r), m)
 	l.mu.Lock()
@@ -217,8 +259,9 @@ func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 	if p != nil {
 		go p.watch(r)
 	}
-	return l.exceeded(c, m, earlier, false)
 }
+
+func (r refusal) Unwrap() error { return r.error }
 
 // watch wakes the process when a refused message is settled.
 func (p *process) watch(r refused) {
