@@ -19,6 +19,8 @@ type Owner struct {
 	hash  string
 
 	count atomic.Int64 // of lanes, so that a message costs no lock while there are none
+	// A method whose name ends with Locked is called with mu held, and locks nothing. The others lock it, and call none
+	// of each other meanwhile.
 	mu    sync.Mutex
 	lanes map[string]*Lane
 	due   byDue
@@ -67,7 +69,7 @@ func (o *Owner) Load(ctx context.Context) bool {
 		if l := o.lanes[string(w.Lane)]; l != nil {
 			known = l.load
 		}
-		o.note(w.Lane, w.Due, load{w.messages - known.messages, w.bytes - known.bytes})
+		o.noteLocked(w.Lane, w.Due, load{w.messages - known.messages, w.bytes - known.bytes})
 	}
 	return true
 }
@@ -86,21 +88,21 @@ func (o *Owner) Waits(lane []byte) bool {
 func (o *Owner) parked(lane []byte, due time.Time, rows load) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.note(lane, due, rows)
+	o.noteLocked(lane, due, rows)
 }
 
-func (o *Owner) note(lane []byte, due time.Time, rows load) {
+func (o *Owner) noteLocked(lane []byte, due time.Time, rows load) {
 	l := o.lanes[string(lane)]
 	if l == nil {
 		l = &Lane{Key: lane, index: -1}
 		o.lanes[string(lane)] = l
 		o.count.Add(1)
-		o.later(l, due)
+		o.laterLocked(l, due)
 	}
-	o.add(l, rows)
+	o.addLocked(l, rows)
 }
 
-func (o *Owner) later(l *Lane, due time.Time) {
+func (o *Owner) laterLocked(l *Lane, due time.Time) {
 	l.due = due
 	heap.Push(&o.due, l)
 	if l.index == 0 {
@@ -151,7 +153,7 @@ func (o *Owner) Due() (*Lane, time.Duration) {
 func (o *Owner) Later(l *Lane, due time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.later(l, due)
+	o.laterLocked(l, due)
 }
 
 // headsAtOnce is how many rows of a lane are read at a time.
@@ -175,7 +177,7 @@ func (o *Owner) Delete(ctx context.Context, row *Row) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l := o.lanes[string(row.Lane)]; l != nil {
-		o.add(l, load{-1, -int64(row.size())})
+		o.addLocked(l, load{-1, -int64(row.size())})
 	}
 	return true
 }

@@ -70,8 +70,8 @@ func (o *Owner) isFull(lane []byte) bool {
 	return lane != nil && l != nil && (l.messages >= most.Messages || l.bytes >= most.MessageBytes)
 }
 
-// add changes the load of a lane. A lost answer can have let a row be counted twice, until the next count.
-func (o *Owner) add(l *Lane, rows load) {
+// addLocked changes the load of a lane. A lost answer can have let a row be counted twice, until the next count.
+func (o *Owner) addLocked(l *Lane, rows load) {
 	before := l.load
 	l.messages, l.bytes = max(0, l.messages+rows.messages), max(0, l.bytes+rows.bytes)
 	o.total.messages += l.messages - before.messages
@@ -98,6 +98,6 @@ func (o *Owner) recount(ctx context.Context) {
 	}
 	for key, l := range o.lanes {
 		now := found[key]
-		o.add(l, load{now.messages - l.messages, now.bytes - l.bytes})
+		o.addLocked(l, load{now.messages - l.messages, now.bytes - l.bytes})
 	}
 }

@@ -23,7 +23,7 @@ func (o *Owner) StandBy(ctx context.Context) {
 		looked := o.looks > 0
 		for _, lane := range all {
 			if !looked {
-				o.note(lane, time.Now(), load{})
+				o.noteLocked(lane, time.Now(), load{})
 			}
 		}
 		o.mu.Unlock()
@@ -46,12 +46,12 @@ func (o *Owner) leave(l *Lane, seen int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.looks != seen {
-		o.Later(l, time.Now())
+		o.laterLocked(l, time.Now())
 		return
 	}
 	delete(o.lanes, string(l.Key))
 	o.count.Add(-1)
-	o.add(l, load{-l.messages, -l.bytes})
+	o.addLocked(l, load{-l.messages, -l.bytes})
 }
 
 // takes reports whether a process that stands by has a message for itself.
