@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -103,6 +105,39 @@ func TestOrderedRollback(t *testing.T) {
 		b.inOrder(ids)
 		testkit.Check(t, strings.HasPrefix(seen.String(), "a1 b1 a1 "), "handled %s", seen.String())
 	})
+}
+
+// Feature R13, promise P1: while the numbers of parked rows are behind the rows, as after a restore of data alone, what
+// must be parked is held, and the log says the remedy. Nothing is acked that is in no table.
+func TestOrderedHoldsWhileNumbersAreTaken(t *testing.T) {
+	b := on(t, databases.Postgres)
+	log, ids := &testkit.Log{}, []string{"a1", "a2", "a3", "b1"}
+	var healed atomic.Bool
+	b.publish(ids[0])
+	delays := slices.Repeat([]time.Duration{time.Second}, 100)
+	b.run(b.subscriber(keyed), func(msg *message.Message) ([]*message.Message, error) {
+		if msg.UUID == "a1" && !healed.Load() {
+			return nil, errDown
+		}
+		return b.whole(msg)
+	}, ordered(delays...), func(c *spillway.Config) { c.Logger = log })
+	b.until("a1 is parked", func() bool { return b.parked() == 1 })
+	databases.Exec(t, b.db, `INSERT INTO spillway_parked (seq, service, members, topic, part, source, lane, position,
+fingerprint, redrives, due_at, sent_at, consumer, key_id, id, metadata, bytes)
+SELECT seq + n, 'other', '', '', 0, 'other', '', n, '', 0, 0, 0, '', '', '', '', 0
+FROM spillway_parked, generate_series(1, 10000) n`)
+	b.publish(ids[1:]...)
+	const remedy = `SELECT setval(pg_get_serial_sequence('spillway_parked', 'seq'), ` +
+		`(SELECT MAX(seq) FROM spillway_parked))`
+	b.until("the log says the remedy", func() bool {
+		return slices.ContainsFunc(log.Errors(), func(l testkit.Line) bool {
+			return l.Err != nil && strings.Contains(l.Err.Error(), remedy)
+		})
+	})
+	testkit.Equal(t, "letters", len(b.letters()), 0)
+	databases.Exec(t, b.db, remedy, `DELETE FROM spillway_parked WHERE service = 'other'`)
+	healed.Store(true)
+	b.inOrder(ids)
 }
 
 // Feature R13: an instance that waited for the position sees what another one has parked, and drains it.

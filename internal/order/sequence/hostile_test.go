@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	watermill "github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
@@ -139,5 +141,28 @@ func TestErase(t *testing.T) {
 		row.Place = (&sequence.Delivery{Owner: (&sequence.Ordering{Store: s}).Own(source), Position: 1}).Place(watermill.NewMessage("a1", nil))
 		testkit.Returns(t, true)(keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row)) // or it would be handled again
 		testkit.Returns(t, 3)(sequence.Left(t.Context(), db, "shop"))
+	})
+}
+
+// Feature R13, promise P1: numbers that a restore left behind the rows are no rows that are there. The message is not
+// parked, which is an outage, and the error says how to heal it. A message that is parked is not parked again.
+func TestNumbersBehindTheRows(t *testing.T) {
+	databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
+		db := kind.Open(t, address)
+		_, s := opened(t, db)
+		key := []byte("k")
+		testkit.NoError(t, s.Park(t.Context(), source, rowOf(key, 1, "a", ""), 0))
+		db.SetMaxOpenConns(1)
+		databases.Exec(t, db, map[string]string{"postgres": `ALTER TABLE spillway_parked ALTER seq RESTART`,
+			"mariadb": `SET insert_id = 1`, "sqlite": `DELETE FROM sqlite_sequence`}[kind.Name])
+		if err := s.Park(t.Context(), source, rowOf(key, 2, "b", ""), 0); kind.Name != "sqlite" {
+			var own *database.OwnKeyError
+			testkit.Require(t, errors.As(err, &own) && outage.Away(err) && own.Table == "spillway_parked", "parked: %v", err)
+			databases.Exec(t, db, own.Remedy)
+		}
+		for range 2 {
+			testkit.NoError(t, s.Park(t.Context(), source, rowOf(key, 2, "b", ""), 0))
+		}
+		testkit.Equal(t, "rows", databases.Text(t, db, `SELECT count(*) FROM spillway_parked`), "2")
 	})
 }

@@ -3,6 +3,7 @@ package sequence
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -48,13 +49,13 @@ const (
 
 func statementsFor(db *database.Database) statements {
 	const message = `WHERE source = ? AND position = ? AND fingerprint = ?`
-	nothing := ` ON CONFLICT DO NOTHING`
+	once := ` ON CONFLICT (source, position, fingerprint) DO NOTHING`
 	if db.Kind() == database.MySQL {
-		nothing = ` ON DUPLICATE KEY UPDATE held = held` // IGNORE would ignore other errors too
+		once = `` // no clause can name an index: see Park
 	}
 	return statements{
 		park: db.Statement(`INSERT INTO spillway_parked (` + columns + `)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + nothing),
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + once),
 		// a skip or discard that a person decided meanwhile stays
 		again: db.Statement(`UPDATE spillway_parked SET due_at = now_us() + ?, held = ?,
 decision = CASE WHEN decision = 1 THEN 0 ELSE decision END, bytes = ?, id = ?, metadata = ?, payload = ? ` + message),
@@ -68,9 +69,16 @@ SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first O
 	}
 }
 
-// Park writes a row, unless there is one of this message.
+// Park writes a row, unless there is one of this message. If the row's number is taken, nothing is parked: the error is
+// an outage of the store.
 func (s *Store) Park(ctx context.Context, of Source, row *Row, wait time.Duration) error {
-	return s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.hash(s.service), wait))
+	err := s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.hash(s.service), wait))
+	err = s.db.OwnKey(err, table)
+	var own *database.OwnKeyError
+	if s.db.Kind() == database.MySQL && s.db.IsTaken(err) && !errors.As(err, &own) {
+		return nil // it is parked
+	}
+	return err
 }
 
 // write refuses what the database does not take for its size.

@@ -138,7 +138,7 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if s.db.TooLarge(err, r.size()) {
 		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, r.size(), err)
 	}
-	return err
+	return s.db.OwnKey(err, table)
 }
 
 // putAlone stores a message outside of a transaction, together with those of other callers, if there are any.
