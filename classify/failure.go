@@ -2,6 +2,8 @@ package classify
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
@@ -50,4 +52,23 @@ type PanicError struct {
 // Error returns "panic: " and the text of the value, at most 4 KiB of it.
 func (e *PanicError) Error() string {
 	return "panic: " + boundedtext.Value(e.Value, 4<<10)
+}
+
+// nilTx says what to do about a panic of a handler that used a nil *sql.Tx. For any other panic it is "".
+func (e *PanicError) nilTx() string {
+	if _, ok := e.Value.(runtime.Error); !ok {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(e.Stack), "\npanic(")
+	lines := strings.SplitN(after, "\n", 12)
+	for i := 2; i < len(lines); i += 2 { // behind "panic" and its file a function and its file, and so on
+		switch name := lines[i]; {
+		case strings.HasPrefix(name, "database/sql.(*Tx)."):
+			return e.Error() + ": the handler used a *sql.Tx that is nil. idempotency.Tx returns nil if there is no receiver of " +
+				"keys, or one with ReceiverConfig.Lease: set Config.DB, or leave Lease out"
+		case !strings.HasPrefix(name, "sync"):
+			return ""
+		}
+	}
+	return ""
 }

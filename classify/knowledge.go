@@ -25,7 +25,7 @@ func askKnowledge(err error) (Verdict, bool) {
 	}
 	switch e := err.(type) {
 	case *PanicError:
-		return Verdict{Class: ClassPermanent, Reason: ReasonPanic}, true
+		return Verdict{Class: ClassPermanent, Reason: ReasonPanic, Description: e.nilTx()}, true
 	case *json.InvalidUnmarshalError, *json.UnsupportedTypeError, *json.UnsupportedValueError, *json.MarshalerError:
 		return permanent, true
 	case syscall.Errno:

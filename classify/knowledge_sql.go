@@ -53,6 +53,7 @@ var sqlStates = map[string]Class{
 
 // mysqlNumbers follow MySQL's Server Error Message Reference and MariaDB's list of error codes.
 var mysqlNumbers = map[int64]Class{
+	1020: ClassTransient, // MariaDB: a row was changed since the transaction read it
 	1021: ClassTransient, // disk full
 	1037: ClassTransient, // out of memory
 	1040: ClassTransient, // too many connections
@@ -68,11 +69,13 @@ var mysqlNumbers = map[int64]Class{
 	1213: ClassTransient, // deadlock
 	1290: ClassTransient, // read-only server: a failover is under way
 	1317: ClassTransient, // query interrupted
+	1613: ClassTransient, // transaction branch rolled back: it took too long
 	1614: ClassTransient, // transaction branch rolled back: deadlock
 	1836: ClassTransient, // read-only mode
 	1969: ClassTransient, // MariaDB: statement time exceeded
 	2006: ClassTransient, // server has gone away
 	2013: ClassTransient, // connection lost during query
+	3101: ClassTransient, // group replication: rolled back because of another transaction
 	3024: ClassTransient, // execution time exceeded
 	3572: ClassTransient, // NOWAIT: lock not available
 

@@ -75,7 +75,7 @@ func TestKnowledgeDatabases(t *testing.T) {
 	judges(t, away, driver.ErrBadConn,
 		&pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "query_wait_timeout"}) // of a pooler
 	judges(t, transient, states("40001", "40P01", "55P03", "57014", "25P03", "25P04", "08P01", "08007", "53100")...)
-	judges(t, transient, numbers(1213, 1205, 3572, 1969)...)
+	judges(t, transient, numbers(1213, 1205, 3572, 1969, 1020, 1613, 1614, 3101)...)
 	judges(t, lasting, states("40002", "23505", "23502", "22P02", "42P01")...)
 	judges(t, lasting, numbers(1062, 1064, 1146, 1153, 1118, 1406, 4025)...)
 	judges(t, unknown, states("23503", "0A000", "25P02", "XX000", "P0001", "", "4", "40", "400011", "\x00\xff\xff")...)

@@ -105,6 +105,15 @@ func (c *cell) ends(r *idempotency.Receiver, end ending, result error, outputs i
 		"%s: %+v: %v", name, verdict, err)
 	testkit.Check(c, result == nil || refused || errors.Is(err, result), "%s: the handler's error is lost: %v", name, err)
 	testkit.Check(c, stayed == 0 || !strings.Contains(err.Error(), "was rolled back"), "%s: %v", name, err)
+	testkit.Says(c, err, "to the receiver") // the remedy
+	called := false
+	redriven, err := r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+		called = true
+		return c.produce(msg)
+	})(newMessage("m1"))
+	testkit.Check(c, err == nil && (called == (stayed == 0) || c.optimistic) && len(redriven) <= max(1-stayed, outputs),
+		"%s: the redrive: called %v, %v, %v", name, called, redriven, err)
+	c.rows(1, 1)
 }
 
 // Promise P7: a failed statement, its error ignored, and success returned. What the database makes of that differs:

@@ -27,11 +27,12 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// storeAway reports whether a claim failed because the store is away. It is not away for a claim that has waited for
+// storeAway reports whether a claim failed because the store is away, or refuses keys: no answer to a claim is about the
+// message, except about its values. The store is not away for a claim that has waited for
 // long, and no attempt helps one that was to join a transaction which has ended.
 func storeAway(err error) bool {
 	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) &&
-		outage.Away(err)
+		(outage.Away(err) || outage.Refused(err))
 }
 
 // claim claims the key of c's message. While the store is away the message is held.

@@ -38,14 +38,31 @@ func remedy(err error) string {
 		return remedyLocked
 	case postgres.Pooled(err):
 		return postgres.PoolerRemedy
+	case mysql.Number(err) == mysql.StatementLog:
+		return mysql.StatementLogRemedy
+	case mayNot(err):
+		return remedyRights
 	case database.ReadOnly(err):
 		return database.PrimaryRemedy
 	case errors.Is(err, ErrHeld), errors.Is(err, sql.ErrTxDone), isEnd(err):
 		return "" // it goes away, or another delivery is at work on it, or the handler ended the transaction
+	case strings.Contains(err.Error(), "readonly database"):
+		return "SQLite may not write: let the process write to the file of the database and to its folder"
 	case (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient, connectionLost(err):
 		return remedyDown
 	}
 	return ""
+}
+
+const remedyRights = "give the database's user the rights SELECT, INSERT, UPDATE and DELETE on spillway_keys"
+
+// mayNot knows PostgreSQL's insufficient_privilege, and what MySQL says of a right that is not there.
+func mayNot(err error) bool {
+	switch mysql.Number(err) {
+	case 1044, 1142, 1143:
+		return true
+	}
+	return postgres.State(err) == "42501"
 }
 
 // diskFull knows PostgreSQL's disk_full, MySQL's ER_DISK_FULL and ER_RECORD_FILE_FULL, and SQLite's text for

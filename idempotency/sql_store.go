@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency/internal/mysqlclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -35,7 +37,8 @@ import (
 //
 // PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must
 // be UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the
-// default; a server with a binary log must not have binlog_format=STATEMENT. SQLite: use a file, with any driver. If
+// default; a server with a binary log must not have binlog_format=STATEMENT. NewStore enters a key and takes it back, so
+// that a database that refuses keys is an error now. SQLite: use a file, with any driver. If
 // several processes share the file, open it in WAL mode and with a busy time-out.
 func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 	on, err := database.Open(ctx, "idempotency: NewStore", db, service, keytable.Table)
@@ -49,7 +52,32 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 	case database.MySQL:
 		store.mysql = &mysqlclaim.Store{DB: db, Largest: on.Largest()}
 	}
+	if err := store.try(ctx); err != nil {
+		return nil, fmt.Errorf("idempotency: NewStore: enter a key, to try it: %w", err)
+	}
 	return store, nil
+}
+
+// tryTimeout bounds how long NewStore tries to enter a key.
+const tryTimeout = 5 * time.Second
+
+// try enters a key as a message does, and takes it back: what keeps keys from being written shows at the start. That
+// others are in the way, or that the database takes long, says nothing.
+func (s *sqlStore) try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	claim, err := s.Claim(ctx, Entry{Key: Key{Consumer: s.Consumer("spillway.start"), ID: rand.Text()}})
+	if err == nil {
+		_, err = claim.Tx().ExecContext(ctx, `UPDATE spillway_keys SET outputs = NULL WHERE consumer IS NULL`)
+		_ = claim.Release()
+	}
+	if !outage.Refused(err) {
+		return nil
+	}
+	if todo := remedy(err); todo != "" {
+		err = fmt.Errorf("%w (%s)", err, todo)
+	}
+	return err
 }
 
 // sqlStore is the store of NewStore. Each database has a package for claims; the rest is the same statements.

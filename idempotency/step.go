@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -154,10 +155,10 @@ const undone = "the transaction was rolled back, by the database after a deadloc
 // requeued, and absorbed if its key is there.
 func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	if errors.Is(err, claims.ErrRolledBack) { // another attempt would write the same again
-		return classify.Permanent(failed("commit", key, err), classify.Description(endedByDatabase))
+		return explained(failed("commit", key, err), endedByDatabase)
 	}
 	if errors.Is(err, claims.ErrUndone) { // one that goes on after an error does so every time
-		return classify.Permanent(failed("commit", key, err), classify.Description(undone))
+		return explained(failed("commit", key, err), undone)
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
 		if outage.Away(err) {
@@ -165,7 +166,12 @@ func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 		}
 		return failed("commit", key, err)
 	}
-	return classify.Permanent(failed("commit", key, err), classify.Description(claims.EndedByHandler))
+	return explained(failed("commit", key, err), claims.EndedByHandler)
+}
+
+// explained is the error of a handler whose transaction has ended, with what to do.
+func explained(err error, description string) error {
+	return classify.Permanent(fmt.Errorf("%w (%s)", err, description), classify.Description(description))
 }
 
 // left is the error of an attempt that failed with err and may have left something behind. After a commit by the
@@ -176,6 +182,5 @@ func (r *Receiver) left(key Key, err, released error) error {
 	if !errors.Is(released, sql.ErrTxDone) {
 		return err
 	}
-	return classify.Permanent(errors.Join(failed("release", key, released), err),
-		classify.Description(claims.EndedByHandler))
+	return explained(errors.Join(failed("release", key, released), err), claims.EndedByHandler)
 }

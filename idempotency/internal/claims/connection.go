@@ -110,12 +110,13 @@ var ErrUndone = errors.New("the transaction was rolled back before the handler r
 
 // EndedByHandler is what a dead letter says of a handler that ended its transaction.
 const EndedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
-	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept; what a COMMIT in SQL kept, stays"
+	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept, and a redrive applies the message. " +
+	"What a COMMIT in SQL kept, stays with its key, and a redrive is absorbed, perhaps without outputs"
 
 // CommittedByHandler is what the Commit of a handler's transaction returns where it can be kept from committing.
 func CommittedByHandler(store string, row keytable.Row) error {
 	quote := func(s string) string { return strconv.Quote(boundedtext.Text(s, 128)) }
 	err := fmt.Errorf("idempotency: commit key %s of consumer %s: %s: commit by the handler: the transaction is the "+
-		"receiver's, and nothing of it is committed: %w", quote(row.ID), quote(row.Consumer), store, sql.ErrTxDone)
+		"receiver's, and nothing of it is committed: %w (%s)", quote(row.ID), quote(row.Consumer), store, sql.ErrTxDone, EndedByHandler)
 	return classify.Permanent(err, classify.Description(EndedByHandler))
 }

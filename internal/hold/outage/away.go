@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
@@ -63,10 +64,45 @@ func Contended(err error) bool {
 		return true
 	}
 	switch mysql.Number(err) {
-	case mysql.LockTimeout, mysql.Deadlock, 1317, 1614, 1969, 3024, 3572: // interrupted, undone, out of time, locked
+	case 1317, 1969, 3024, 3572: // interrupted, out of time, locked
 		return true
 	}
+	return mysql.Undone(err)
+}
+
+// Refused reports whether the database answered a store's own statement with an error that is about the store: its
+// rights, its tables, the settings of the server. So is every answer, except about contention and about the values of
+// the message.
+func Refused(err error) bool {
+	if err == nil || Contended(err) {
+		return false
+	}
+	if state := postgres.State(err); state != "" {
+		switch state[:min(2, len(state))] {
+		case "22", "25", "3B", "54": // data, the state of the transaction, a savepoint, a size
+			return state == "25006"
+		}
+		return true
+	}
+	if number := mysql.Number(err); number != 0 {
+		return !aboutValues[number]
+	}
+	for one := range causes.All(err) {
+		if e := foreign.ErrorOf(one); e.Kind == foreign.SQLite {
+			switch e.Code() {
+			case 4, 5, 6, 9, 17, 18, 19, 20, 25: // contention, and values
+				return false
+			}
+			return true
+		}
+	}
 	return false
+}
+
+// aboutValues are errors of MySQL and MariaDB about what is to be written, and about the state of the transaction.
+var aboutValues = map[uint16]bool{
+	mysql.PacketTooLarge: true, mysql.RowTooLarge: true, 1264: true, 1292: true, 1301: true, 1366: true, 1406: true,
+	3140: true, 3988: true, mysql.NoSavepoint: true, mysql.NotLocked: true, mysql.Duplicate: true, 1568: true,
 }
 
 // NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true
@@ -100,7 +136,8 @@ func awayState(state string) bool {
 // or unknown.
 var awayNumbers = map[uint16]bool{
 	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
-	1114: true, 1142: true, 1146: true, // table full, command denied, no such table
+	1114: true, 1142: true, 1143: true, 1146: true, // table full, command denied (for a column), no such table
+	mysql.ReadOnlyTable: true, mysql.StatementLog: true,
 	1290: true, 1792: true, 1836: true, // read-only
 	1927: true, 3032: true, // connection killed, server in offline mode
 }

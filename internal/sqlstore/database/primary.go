@@ -14,7 +14,7 @@ import (
 // readOnly asks a server whether it only reads. SQLite says so at the first write.
 var readOnly = map[Kind]string{
 	Postgres: `SELECT CASE WHEN pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on' THEN 1 ELSE 0 END`,
-	MySQL:    `SELECT @@global.read_only`,
+	MySQL:    `SELECT CASE WHEN @@global.innodb_read_only THEN 'ON' ELSE @@global.read_only END`,
 }
 
 // PrimaryRemedy is what to do about a server that only reads.
@@ -25,7 +25,7 @@ var errReadOnly = errors.New(PrimaryRemedy)
 
 // ReadOnly reports whether a server refused a statement because it only reads.
 func ReadOnly(err error) bool {
-	return postgres.State(err) == "25006" || slices.Contains([]uint16{1290, 1792, 1836}, mysql.Number(err))
+	return postgres.State(err) == "25006" || slices.Contains([]uint16{mysql.ReadOnlyTable, 1290, 1792, 1836}, mysql.Number(err))
 }
 
 // RequirePrimary returns an error if db leads to a server that only reads. A service would hold all its messages.

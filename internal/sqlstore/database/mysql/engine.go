@@ -90,7 +90,7 @@ func (Engine) IsThere(err error) bool {
 
 // MayNot reports whether the user has no right to do it, or the session or the server may only read.
 func (Engine) MayNot(err error) bool {
-	return slices.Contains([]uint16{1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
+	return slices.Contains([]uint16{ReadOnlyTable, 1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
 }
 
 // Taken reports whether a row with the same unique key is there.
@@ -110,6 +110,11 @@ func (Engine) Renumber(t schema.Table) string { return `ALTER TABLE ` + t.Name +
 
 // The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
 const (
+	// Changed says that a row was changed since the transaction first read (MariaDB's innodb_snapshot_isolation, above READ
+	// COMMITTED). The whole transaction was undone, as after a deadlock.
+	Changed = 1020
+	// ReadOnlyTable says that InnoDB only reads (innodb_read_only), or this table.
+	ReadOnlyTable = 1036
 	// Duplicate says that the key of a row is there already.
 	Duplicate = 1062
 	// NotLocked says that the session has locked tables, and not this one.
@@ -125,6 +130,12 @@ const (
 	Deadlock = 1213
 	// NoSavepoint says that a savepoint is not there: the transaction that it was set in has ended.
 	NoSavepoint = 1305
+	// BranchTimeout and BranchDeadlock say that a transaction of the XA kind was undone.
+	BranchTimeout, BranchDeadlock = 1613, 1614
+	// StatementLog says that the server writes its binary log by statements, which InnoDB refuses at READ COMMITTED.
+	StatementLog = 1665
+	// RolledBack says that a plugin, such as group replication, had the transaction undone.
+	RolledBack = 3101
 )
 
 // Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
@@ -146,9 +157,15 @@ func number(err error) uint16 {
 	return 0
 }
 
-// Undone reports whether the server undid the transaction because of another one, or may have: after a wait for a lock
-// in vain.
-func Undone(err error) bool {
-	n := Number(err)
-	return n == Deadlock || n == LockTimeout
+// Gone reports whether the server undid the whole transaction because of another one. What is said after that would
+// commit by itself.
+func Gone(err error) bool {
+	switch Number(err) {
+	case Deadlock, Changed, BranchTimeout, BranchDeadlock, RolledBack:
+		return true
+	}
+	return false
 }
+
+// Undone is Gone, or a wait for a lock in vain, after which the server may have undone the transaction.
+func Undone(err error) bool { return Gone(err) || Number(err) == LockTimeout }

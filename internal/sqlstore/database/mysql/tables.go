@@ -11,18 +11,27 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
-// Require refuses connections on which every query begins a transaction that no statement ends.
+// Require refuses connections on which every query begins a transaction that no statement ends, and a server that
+// refuses whatever is written at READ COMMITTED.
 func (Engine) Require(ctx context.Context, db *sql.DB) error {
-	var on bool
-	if err := db.QueryRowContext(ctx, `SELECT @@autocommit`).Scan(&on); err != nil {
-		return fmt.Errorf("ask for autocommit: %w", err)
-	}
-	if !on {
+	var on, logs bool
+	var format string
+	err := db.QueryRowContext(ctx, `SELECT @@autocommit, @@log_bin, @@binlog_format`).Scan(&on, &logs, &format)
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask for autocommit and binlog_format: %w", err)
+	case logs && strings.EqualFold(format, "STATEMENT"):
+		return errors.New(StatementLogRemedy)
+	case !on:
 		return errors.New("the connections have autocommit=0, so that what is read and written through the *sql.DB itself " +
 			"stays in a transaction without an end: leave autocommit on, as it is by default")
 	}
 	return nil
 }
+
+// StatementLogRemedy is what to do about a binary log of statements.
+const StatementLogRemedy = "the server has binlog_format=STATEMENT, with which InnoDB refuses writes at READ COMMITTED: set " +
+	"binlog_format=ROW or MIXED"
 
 // Describe returns the table of the database that the connection uses. A text has a collation, under which "a" is "A"
 // or "a "; BINARY fills up with zeros; and a key may be that of a prefix. Every part of information_schema is asked by
