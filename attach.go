@@ -1,12 +1,28 @@
 package spillway
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Attach protects all handlers of router. It adds:
@@ -110,3 +126,328 @@ func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, 
 	}
 	return ch.outputs.Decorate(pub)
 }
+
+// drains lets the handlers of a router finish when it closes.
+type drains struct {
+	configured time.Duration
+	router     time.Duration // its CloseTimeout; 0 if it is not known
+
+	mu   sync.Mutex
+	open map[*graceful.Drain]struct{} // of subscribers that do not drain by themselves
+}
+
+func (ch *Channel) drainsOf(router *message.Router) *drains {
+	return &drains{configured: ch.drainTimeout, router: foreign.CloseTimeout(router),
+		open: make(map[*graceful.Drain]struct{})}
+}
+
+// check refuses a time in which the router does not wait.
+func (d *drains) check() error {
+	if d.router > 0 && d.configured >= d.router {
+		return fmt.Errorf("spillway: Config.DrainTimeout is %s, and the router gives up closing after its CloseTimeout of %s, "+
+			"while handlers run: lower DrainTimeout, or raise CloseTimeout", d.configured, d.router)
+	}
+	return nil
+}
+
+// timeout leaves half of a short CloseTimeout for what comes after the handlers.
+func (d *drains) timeout() time.Duration {
+	switch {
+	case d.configured != 0:
+		return d.configured
+	case d.router > 0:
+		return min(graceful.Timeout, d.router/2)
+	}
+	return graceful.Timeout
+}
+
+// decorate is the router's subscriber decorator that does so.
+func (d *drains) decorate(sub message.Subscriber) (message.Subscriber, error) {
+	return &draining{sub, d}, nil
+}
+
+func (d *drains) begin(drain *graceful.Drain) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[drain] = struct{}{}
+}
+
+func (d *drains) end(drain *graceful.Drain) {
+	drain.End()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.open, drain)
+}
+
+// stop begins all drains, and returns when they have ended: the router closes the subscribers of its handlers at the
+// same time, and handlers can share one.
+func (d *drains) stop() {
+	d.mu.Lock()
+	var all []*graceful.Drain
+	for drain := range d.open {
+		drain.Stop()
+		all = append(all, drain)
+	}
+	d.mu.Unlock()
+	for _, drain := range all {
+		<-drain.Work.Done()
+	}
+}
+
+// draining is a subscriber in a router with a channel.
+type draining struct {
+	message.Subscriber
+	of *drains
+}
+
+// Subscribe lets a subscriber of this module drain by itself. It goes between any other and the router: while handlers
+// finish it keeps the subscription alive, and takes nothing from it.
+func (s *draining) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	var byItself atomic.Bool
+	drain := graceful.Begin(graceful.With(ctx, s.of.timeout()))
+	subscribed, end := context.WithCancel(graceful.Watch(graceful.With(context.WithoutCancel(ctx), s.of.timeout()),
+		&byItself))
+	in, err := s.Subscriber.Subscribe(subscribed, topic)
+	if err != nil {
+		drain.End()
+		end()
+		return nil, err
+	}
+	if byItself.Load() {
+		context.AfterFunc(drain.Taking, drain.End)
+	}
+	context.AfterFunc(drain.Work, end)
+	if byItself.Load() || drain.Timeout == 0 {
+		return in, nil
+	}
+	s.of.begin(drain)
+	out := make(chan *message.Message)
+	go func() {
+		defer close(out)
+		open, more := pass(drain, in, out)
+		if !more { // the subscription ended by itself, and its handlers go on
+			context.AfterFunc(drain.Taking, func() { s.of.end(drain) })
+			return
+		}
+		settle(drain, open)
+		s.of.end(drain)
+		for msg := range in { // what the subscriber offers until it has ended
+			msg.Nack()
+		}
+	}()
+	return out, nil
+}
+
+// pass passes messages on until the drain begins, or the subscription ends by itself. It returns those that are not
+// settled, and whether the subscription goes on.
+func pass(drain *graceful.Drain, in <-chan *message.Message,
+	out chan<- *message.Message) (open []*message.Message, more bool) {
+	for most := minOpen; ; {
+		select {
+		case <-drain.Taking.Done():
+			return open, true
+		case msg, ok := <-in:
+			if !ok {
+				return nil, false
+			}
+			if len(open) >= most {
+				open = slices.DeleteFunc(open, settled)
+				most = max(2*len(open), minOpen)
+			}
+			msg.SetContext(graceful.Until(msg.Context(), drain.Taking))
+			select {
+			case out <- msg:
+				open = append(open, msg)
+			case <-drain.Taking.Done():
+				context.AfterFunc(drain.Work, func() { msg.Nack() })
+				return open, true
+			}
+		}
+	}
+}
+
+// minOpen is how many messages are kept before those that are settled are left out.
+const minOpen = 16
+
+// settle waits until the messages are, or the drain is over.
+func settle(drain *graceful.Drain, open []*message.Message) {
+	for _, msg := range open {
+		select {
+		case <-msg.Acked():
+		case <-msg.Nacked():
+		case <-drain.Work.Done():
+			return
+		}
+	}
+}
+
+func settled(msg *message.Message) bool {
+	select {
+	case <-msg.Acked():
+		return true
+	case <-msg.Nacked():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close closes the subscriber when the handlers of the router have finished.
+func (s *draining) Close() error {
+	s.of.stop()
+	return s.Subscriber.Close()
+}
+
+// Health is what a Channel knows about what its handlers need. It is made for a health endpoint, as JSON.
+type Health struct {
+	// OK reports whether no handler's messages are held, and no store is away.
+	OK bool `json:"ok"`
+	// Handlers has the handlers whose messages are held, with the state of their breaker.
+	Handlers []breaker.Status `json:"handlers"`
+	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead
+	// letters, that of the stages or their store. They do not depend on Config.Breaker.
+	Stores []StoreHealth `json:"stores,omitempty"`
+	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
+	// depend on them.
+	Budgets []middleware.BudgetSpent `json:"budgets,omitempty"`
+}
+
+// StoreHealth is a store or publisher of the channel that is away.
+type StoreHealth struct {
+	// Name says what is away.
+	Name  string    `json:"name"`
+	Since time.Time `json:"since"`
+	// Waiting is the number of messages that are held for it.
+	Waiting int `json:"waiting"`
+}
+
+// Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor
+// restart it for that. Without Config.Breaker, Health knows the channel's own stores alone.
+func (ch *Channel) Health() Health {
+	h := Health{OK: true, Handlers: ch.breaker.Health()}
+	for _, status := range h.Handlers {
+		h.OK = h.OK && status.State == breaker.Closed
+	}
+	for _, store := range ch.stores {
+		if report, away := store.Report(); away {
+			h.OK = false
+			h.Stores = append(h.Stores, StoreHealth{Name: report.Name, Since: report.Since, Waiting: report.Waiting})
+		}
+	}
+	h.Budgets = ch.retry.Budgets()
+	return h
+}
+
+// holds are the configured bounds of how long parts hold messages.
+type holds struct {
+	logger watermill.LoggerAdapter
+	fields map[string]time.Duration
+}
+
+func holdsOf(config *Config) holds {
+	h := holds{config.Logger, map[string]time.Duration{"Config.Outputs.MaxHold": config.Outputs.MaxHold}}
+	if config.Breaker != nil {
+		h.fields["Config.Breaker.MaxHold"] = config.Breaker.MaxHold
+	}
+	return h
+}
+
+// boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery
+// time of their subscriber.
+func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
+	r := outage.RedeliveryOf(sub)
+	if r.Repeats() { // watermill-redisstream gives a message that was nacked another context
+		var err error
+		if sub, err = message.MessageTransformSubscriberDecorator(r.Note)(sub); err != nil {
+			return nil, err
+		}
+	}
+	return &bounded{sub, r, ch}, nil
+}
+
+type bounded struct {
+	message.Subscriber
+	redelivery *outage.Redelivery
+	channel    *Channel
+}
+
+// attached is the key of the Channel that decorates a subscription further out.
+type attached struct{}
+
+var errTwoChannels = errors.New("spillway: two channels are attached to one router, and each would handle every " +
+	"message: attach one, with Config.Receiver.Handlers for handlers with a key of their own; or leave Attach out, and " +
+	"give each handler the Middleware of one channel and the router the DecoratePublisher and Plugin of both")
+
+func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if other, found := ctx.Value(attached{}).(*Channel); found && other != b.channel {
+		return nil, errTwoChannels
+	}
+	for field, configured := range b.channel.holds.fields {
+		if b.redelivery.Cuts(configured) {
+			logging.HoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
+				logging.Config: field, logging.Topic: topic, "max_hold": configured,
+				logging.Held:      b.redelivery.MaxHold(configured),
+				"redelivery_time": b.redelivery.After,
+			})
+		}
+	}
+	ctx = context.WithValue(ctx, attached{}, b.channel)
+	return b.Subscriber.Subscribe(outage.WithRedelivery(ctx, b.redelivery), topic)
+}
+
+var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a " +
+	"method RedeliveryTime if its broker redelivers later")
+
+// leftTimeout bounds how long the search for messages that no relay moves delays the start.
+const leftTimeout = 10 * time.Second
+
+// left looks in DB for messages that wait there since Stages had their store in it.
+type left struct {
+	db      *sql.DB
+	service string
+	logger  watermill.LoggerAdapter
+}
+
+// reportsLeft reports whether no relay of the channel moves what waits in DB.
+func (c *Config) reportsLeft() bool {
+	if c.DB == nil || c.Stages == nil || c.Stages.Store == nil {
+		return c.DB != nil
+	}
+	s := c.Stages.Store
+	return s.Inside().DB() != c.DB || s.Inside().Service() != c.Service
+}
+
+func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
+
+// report logs each topic to which nothing is published. That does not keep the router from starting.
+func (l left) report() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
+	defer cancel()
+	waiting, err := delayed.Left(ctx, l.db, l.service)
+	if err != nil {
+		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
+	}
+	for _, w := range waiting {
+		logging.StageRowsLeft.Write(l.logger, errLeft,
+			logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
+	}
+	return nil
+}
+
+var errLeft = errors.New("messages in a delay store without a relay")
+
+// parkedLeft looks in DB for messages that wait in the order of their key, for a channel without Ordered.
+type parkedLeft left
+
+func (l parkedLeft) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
+
+func (l parkedLeft) report() error {
+	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
+	defer cancel()
+	if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
+		logging.ParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
+	}
+	return nil
+}
+
+var errParkedLeft = errors.New("parked messages without Config.Ordered")

@@ -1,10 +1,13 @@
 package spillway
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -13,7 +16,12 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/order/ordered"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -279,4 +287,147 @@ func placed(key func(*message.Message) string,
 		}
 		return at.Topic + "/" + at.Partition + "/" + at.Offset
 	}
+}
+
+// openStores makes in Config.DB the stores that the config wants and does not give. It returns the dead-letter store if
+// it made one.
+func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error) {
+	if c.DB == nil {
+		if c.Service != "" {
+			return nil, errors.New("Config.Service is set without Config.DB: it names the service in the tables of that database; " +
+				"set Config.DB, or give the Service to the stores that you make")
+		}
+		return nil, nil
+	}
+	if err := database.RequirePrimary(ctx, c.DB); err != nil {
+		return nil, fmt.Errorf("Config.DB: %w", err)
+	}
+	if c.Idempotency == nil {
+		if c.Idempotency, err = idempotency.NewStore(ctx, c.DB, c.Service); err != nil {
+			return nil, err
+		}
+	}
+	if limit := c.CrashLimit; limit != nil && limit.Store == nil && limit.Delivered == nil {
+		if limit.Store, err = crashlimit.NewStore(ctx, c.DB, c.Service); err != nil {
+			return nil, err
+		}
+	}
+	if c.Publisher == nil {
+		if made, err = letters.NewStore(ctx, c.DB,
+			settings.Shared{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
+			return nil, err
+		}
+		c.Publisher = made
+	}
+	return made, nil
+}
+
+// Schema returns the SQL that makes all tables of Spillway, in the folders postgres, mysql (for MariaDB too) and
+// sqlite. Run the files of one folder in the order of their names, with a migration tool or by hand, if the role of
+// your programs may not create tables. Each file records its version in the table spillway_schema. A store then finds
+// its table, and creates nothing.
+//
+// Otherwise you need none of them: each store creates its table, or upgrades the table of an earlier release with its
+// rows. Versions go forward only: a store refuses a table that a later release has upgraded. Files of later releases
+// have higher numbers. An upgrade of a large table is better made by hand, as its file says.
+func Schema() fs.FS { return schema.Files() }
+
+// Observer follows what a Channel does, such as a prom.Metrics, a telemetry.Telemetry or a notify.Notifier.
+type Observer interface {
+	// Observe is called by New with its copy of the Config. It puts the observer's hooks before those that Config has.
+	Observe(config *Config) error
+}
+
+// observe has the observers put their hooks into the Config.
+func (c *Config) observe() error {
+	for i, o := range c.Observers {
+		if safecall.IsNil(o) {
+			return fmt.Errorf("Config.Observers[%d] is nil: check the error of its New", i)
+		}
+		if reflect.TypeOf(o).Comparable() && slices.Contains(c.Observers[:i], o) {
+			return errors.New("Config.Observers has one observer twice, and everything would count twice: name each once")
+		}
+		if err := o.Observe(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OrderedConfig configures the order of keys. The zero value is ready for use.
+type OrderedConfig struct {
+	// Delays are the waits of a message that fails again and again, in this order. Behind the last one it has failed
+	// for good. Default: 5 s, 1 min, 10 min.
+	Delays []time.Duration
+	// Hold lets the messages of a key stand when one of them fails for good, until a person releases, skips or discards
+	// it: redrive sequences. Set it if a later message is wrong without the earlier one. An invalid message never
+	// holds. Default: it is dead-lettered, and the next one of its key goes on.
+	Hold bool
+}
+
+// maxDelay catches a delay in a wrong unit.
+const maxDelay = 366 * 24 * time.Hour
+
+func (c *OrderedConfig) validate(config *Config) error {
+	if config.Stages != nil {
+		return errors.New("Config.Ordered and Config.Stages are both set: a message in a stage is overtaken by those " +
+			"behind it; leave Stages out, and give their delays to Ordered.Delays")
+	}
+	for i, d := range c.Delays {
+		if d < time.Millisecond || d > maxDelay {
+			return fmt.Errorf("Config.Ordered.Delays[%d] is %s: it must be 1ms to %s", i, d, maxDelay)
+		}
+	}
+	return nil
+}
+
+// order makes the part that keeps the order of keys beside the keys of the receiver.
+func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempotency.Receiver) error {
+	delays := config.Ordered.Delays
+	if len(delays) == 0 {
+		delays = []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}
+	}
+	keys := sequence.KeysOf(receiver)
+	store, err := keys.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("Config.Ordered: %w", err)
+	}
+	ch.listed = store.Listed()
+	ch.ordered = ordered.New(ordered.Config{Delays: delays, Hold: config.Ordered.Hold, Keys: keys, Store: store,
+		Inside: ch.queue.Inside(), StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger,
+			Classifier: config.Retry.Classifier}})
+	return nil
+}
+
+// offerOrder is the router's subscriber decorator that refuses subscribers without an order of keys.
+func (ch *Channel) offerOrder(sub message.Subscriber) (message.Subscriber, error) {
+	if ch.ordered == nil {
+		return sub, nil
+	}
+	return offering{sub, ch.ordered}, nil
+}
+
+type offering struct {
+	message.Subscriber
+	part *ordered.Part
+}
+
+func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	offer := &placing.Order{Of: o.part.Ordering()}
+	ctx, cancel := context.WithCancel(placing.WithOrder(ctx, offer))
+	refused := true
+	defer func() {
+		if refused {
+			cancel()
+		}
+	}()
+	messages, err := o.Subscriber.Subscribe(ctx, topic)
+	if err == nil && !offer.Taken {
+		return nil, fmt.Errorf("spillway: Config.Ordered is set, and the subscriber of %q (%T) does not deliver the messages "+
+			"of a key one at a time: use wmkafka.NewSubscriber with SubscriberConfig.InFlight of 2 or more, wmamqp.NewSubscriber "+
+			"with SubscriberConfig.Key on a queue with a single active consumer, wmsql.NewSubscriber with SubscriberConfig.Key, "+
+			"or a channel without Ordered for this handler", topic, o.Subscriber)
+	}
+	refused = err != nil
+	return messages, err
 }

@@ -5,10 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	_ "modernc.org/sqlite"
@@ -18,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -126,4 +131,92 @@ func whatYouHave() (ctx context.Context, db *sql.DB, router *message.Router, sub
 	ctx, cancel := context.WithCancel(context.Background())
 	cleanUp = func() { cancel(); _ = orders.Close(); _ = invoices.Close(); _ = db.Close(); _ = os.RemoveAll(folder) }
 	return ctx, db, router, orders, invoices, orders, cleanUp
+}
+
+// A handler is stopped for a deploy, which the health endpoint shows.
+func ExampleChannel_Health() {
+	_, db, router, _, _, _, cleanUp := whatYouHave()
+	defer cleanUp()
+	dlc, err := spillway.New(context.Background(), spillway.Config{Service: "shop", DB: db, Breaker: &breaker.Config{}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+
+	if err := dlc.Breaker().Open("billing", "deploy of the ledger"); err != nil {
+		log.Fatal(err)
+	}
+	for _, held := range dlc.Health().Handlers {
+		fmt.Println(held.Handler, "is", held.State, "for the", held.Reason)
+	}
+	if err := dlc.Breaker().Close("billing"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("all is well:", dlc.Health().OK)
+	// Output:
+	// billing is frozen for the deploy of the ledger
+	// all is well: true
+}
+
+// A migration tool makes the tables, where programs may not: these files, in this order.
+func ExampleSchema() {
+	files, err := fs.Glob(spillway.Schema(), "postgres/*.sql")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(slices.IsSorted(files), files[0])
+	// Output: true postgres/0001_versions.sql
+}
+
+// A message that fails for the moment waits in a stage, and the one behind it does not.
+func ExampleChannel_Stages() {
+	broker := func() *gochannel.GoChannel { return gochannel.NewGoChannel(gochannel.Config{}, nil) }
+	orders, waiting, dead := broker(), broker(), broker() // the router closes what a handler has, so the waiting have their own
+
+	dlc, err := spillway.New(context.Background(), spillway.Config{
+		Publisher: dead,
+		Stages: &stages.Config{
+			Publisher:  waiting,
+			Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
+			Stages:     stages.Delays(50*time.Millisecond, 100*time.Millisecond),
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+	handled := make(chan string)
+	_, err = dlc.Stages().AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
+		stage := msg.Metadata.Get("x-retry-stage")
+		handled <- fmt.Sprintf("%s from stage %q", msg.UUID, stage)
+		if msg.UUID == "1" && stage != "2" {
+			return errors.New("the downstream is down")
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+	for _, id := range []string{"1", "2"} {
+		if err := orders.Publish("orders", message.NewMessage(id, nil)); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(<-handled)
+	}
+	fmt.Println(<-handled)
+	fmt.Println(<-handled)
+	if err := router.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// 1 from stage ""
+	// 2 from stage ""
+	// 1 from stage "1"
+	// 1 from stage "2"
 }
