@@ -1,7 +1,6 @@
 package campaigns
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,12 +57,12 @@ func (e *Edit) Validate() error {
 		return fmt.Errorf("set and unset have %d keys, at most %d are possible", len(e.Set)+len(e.Unset), maxKeys)
 	}
 	if len(e.Merge) > 0 {
-		if _, err := jsonedit.ParseMerge(context.Background(), e.Merge); err != nil {
+		if err := jsonedit.CheckMerge(e.Merge); err != nil {
 			return fmt.Errorf("merge: %w", err)
 		}
 	}
 	if len(e.Patch) > 0 {
-		if _, err := jsonedit.Parse(e.Patch); err != nil {
+		if err := jsonedit.CheckPatch(e.Patch); err != nil {
 			return fmt.Errorf("patch: %w", err)
 		}
 	}
@@ -96,27 +95,19 @@ func reserved(key string) bool {
 	return len(poison.Inside().ProducerMetadata(message.Metadata{key: "x"})) == 0
 }
 
-// apply changes msg, whose payload and metadata are its own. It ends with the context of msg.
+// apply changes msg, whose payload and metadata are its own.
 func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Message) error) (err error) {
-	ctx, payload := msg.Context(), []byte(msg.Payload)
+	payload := []byte(msg.Payload)
 	if e.Payload != nil {
 		payload = []byte(*e.Payload)
 	}
 	if len(e.Merge) > 0 {
-		merge, err := jsonedit.ParseMerge(ctx, e.Merge)
-		if err == nil {
-			payload, err = merge.Apply(ctx, payload)
-		}
-		if err != nil {
+		if payload, err = jsonedit.Merge(payload, e.Merge); err != nil {
 			return fmt.Errorf("merge: %w", err)
 		}
 	}
 	if len(e.Patch) > 0 {
-		patch, err := jsonedit.Parse(e.Patch)
-		if err == nil {
-			payload, err = patch.Apply(ctx, payload)
-		}
-		if err != nil {
+		if payload, err = jsonedit.Patch(payload, e.Patch); err != nil {
 			return fmt.Errorf("patch: %w", err)
 		}
 	}

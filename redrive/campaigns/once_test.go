@@ -64,7 +64,7 @@ func TestEdit_payload(t *testing.T) {
 		c := reach(t, all, start(t, all, r).ID, campaigns.Finished)
 		testkit.Check(t, c.Redriven == 1, "%d: %+v", seq, c)
 	}
-	want := map[string]string{"1": "{\"a\":2,\r\n \"to\": \"<Zoë>\"}\n", "2": ""}
+	want := map[string]string{"1": `{"a":2,"to":"\u003cZoë\u003e"}`, "2": ""}
 	for _, p := range out.All() {
 		testkit.Check(t, string(p.Msg.Payload) == want[p.Msg.UUID], "%s: %q", p.Msg.UUID, p.Msg.Payload)
 	}

@@ -57,7 +57,7 @@ func floorOf(name string) (floor int, known bool) {
 // broker clients are not among them: they belong in leaves, so that users of one adapter never compile another.
 var mayKnow = []string{
 	"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill/message",
-	"github.com/cenkalti/backoff/v4",
+	"github.com/cenkalti/backoff/v4", "github.com/evanphx/json-patch/v5",
 }
 
 // leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other
