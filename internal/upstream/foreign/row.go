@@ -81,15 +81,20 @@ type view struct {
 	v   reflect.Value
 }
 
-func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
+// at returns a field, or the zero Value if it is not there.
+func (s view) at(path ...string) reflect.Value {
 	v := s.v
 	for _, name := range path {
 		if v.Kind() != reflect.Struct {
-			v = reflect.Value{}
-			break
+			return reflect.Value{}
 		}
 		v = v.FieldByName(name)
 	}
+	return v
+}
+
+func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
+	v := s.at(path...)
 	if !v.IsValid() || !ok(v) {
 		note(s.row.String(), "the field "+strings.Join(path, "."))
 		return reflect.Value{}, false
