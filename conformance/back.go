@@ -51,7 +51,7 @@ func (b *bench) drainThrough(live message.Publisher, topic string, n int,
 			b.Error(err)
 		}
 	}()
-	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, IdleAfter: 3 * time.Second}
+	config := redrive.DrainTopicConfig{Topic: topic, Park: b.dead, IdleAfter: 3 * time.Second, FromBeginning: true}
 	config.Naming = b.target.Naming
 	config.Allow, config.By = []string{b.topic}, "conformance"
 	if b.target.Backlog != nil {

@@ -27,6 +27,16 @@ type DrainTopicConfig struct {
 	// DrainTopic ends after that many messages, or after IdleAfter without an error if fewer come: compare
 	// Report.Taken. Default: none; then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
+	// FromBeginning lets the drain begin with the oldest message if the subscriber's consumer group has no offset in
+	// the topic: at its first drain, or because the offsets are gone, for example after somebody deleted the group. Then
+	// letters of earlier drains are redriven again. Default: false: that is an error, with wmkafka's subscriber.
+	FromBeginning bool
+}
+
+// beginner is a subscriber whose consumer group's offsets can be lost, as that of wmkafka is.
+type beginner interface {
+	// Begun reports whether the group has an offset in topic, or topic has no message.
+	Begun(ctx context.Context, topic string) (bool, error)
 }
 
 func (c *DrainTopicConfig) validate() error {
@@ -65,6 +75,16 @@ func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher me
 	if err != nil {
 		return Report{}, err
 	}
+	if of, is := subscriber.(beginner); is && !config.FromBeginning {
+		begun := false
+		err := safecall.Call("redrive.Begun", func() (err error) { begun, err = of.Begun(ctx, config.Topic); return err })
+		if err == nil && !begun {
+			err = errNotBegun
+		}
+		if err != nil {
+			return Report{}, fmt.Errorf("redrive: drain %q: %w", config.Topic, err)
+		}
+	}
 	d := &topicDrain{handler: h, subscriber: subscriber, config: config, most: config.Max, report: Report{ID: h.id}}
 	if err := h.initialize(config.Topic); err != nil {
 		return d.report, err
@@ -80,6 +100,10 @@ func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher me
 	}
 	return d.report, nil
 }
+
+var errNotBegun = errors.New("the consumer group has no offset in the topic: this is its first drain, or its offsets are " +
+	"gone, and then letters that were redriven before would be redriven again; set DrainTopicConfig.FromBeginning " +
+	"(--from-beginning) to begin with the oldest message, or give the group its offsets again with Kafka's tools")
 
 // topicDrain is one run over a topic. All of it belongs to the goroutine of run.
 type topicDrain struct {

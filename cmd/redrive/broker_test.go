@@ -60,6 +60,10 @@ func TestDrain(t *testing.T) {
 					"would park 1 letter: a topic that --allow does not name")
 			}
 			s.pipe(append(args, "--dry-run", "--json")...).wants(t, 0, `"messages":4,"letters":3`)
+			if name == "kafka" { // its groups lose their offsets: the first drain must be chosen
+				s.pipe(append(args, "--yes")...).wants(t, 2, "has no offset", "--from-beginning")
+				args = append(args, "--from-beginning")
+			}
 			s.pipe(args...).wants(t, 4, "redrive 4 messages of "+dead)
 			s.pipe(append(args, "--yes", "--max", "2")...).wants(t, 0, "redriven 2, parked 0")
 			s.pipe(append(args, "--yes")...).wants(t, 5, "redriven 1, ")
@@ -83,7 +87,7 @@ func TestDrain_killed(t *testing.T) {
 	for _, id := range []string{"one", "two", "three"} {
 		testkit.NoError(t, broker.Publish(dead, letter(id, `{}`, func(l *poison.Letter) { l.Origin.Topic = live })))
 	}
-	args := []string{"drain", dead, "--allow", live, "--yes"}
+	args := []string{"drain", dead, "--allow", live, "--yes", "--from-beginning"}
 	killed := exec.Command(binary, append(args, "--rate", "0.01")...)
 	killed.Env = s.env
 	testkit.NoError(t, killed.Start())

@@ -12,6 +12,10 @@ var (
 	SessionAgain = event(isInfo, "session_again",
 		"A group session ended and the next one began; no message was delivered in between",
 		Topic, ConsumerGroup, "lasted")
+	// each: Start the service within seven days: the broker then forgets the offsets, and all messages come again.
+	OffsetsNotPinned = event(isError, "offsets_not_pinned",
+		"A member that left could not have its offsets kept for good; the broker keeps them for its own time",
+		Topic, ConsumerGroup)
 	// outage: Check the brokers, and the client's right to join.
 	StagesNotJoined = event(isError, "stages_not_joined",
 		"The consumer group of the stages cannot be joined; it is tried again until it can", "group")
@@ -43,6 +47,8 @@ var (
 	// start: Set `min.insync.replicas` as the error says.
 	TopicWeak = event(isError, "topic_weak",
 		"A topic confirms its records with fewer replicas than its source asks for", Topic, "source")
+	// outage: Give the client's user its right back, or its credentials.
+	TopicDenied = event(isError, "topic_denied", "The broker denies this client a topic; its messages wait", Topic)
 	// once: Change the topic, or accept the error.
 	TopicLossy = event(isError, "topic_lossy", "Messages may be lost or refused, which "+
 		"PublisherConfig.AllowLossyTopics accepts")

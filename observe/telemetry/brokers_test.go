@@ -51,6 +51,7 @@ func TestStoryKafka(t *testing.T) {
 		report, err := redrive.DrainTopic(t.Context(), subscriber(w.topic+"-drain"), publisher,
 			redrive.DrainTopicConfig{
 				Topic: w.dead, Park: publisher, Max: 1, IdleAfter: testkit.Patience, Rules: rules,
+				FromBeginning: true,
 			})
 		testkit.Check(t, err == nil && report.Redriven == 1, "%+v, error %v", report, err)
 	}

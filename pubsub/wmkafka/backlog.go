@@ -11,46 +11,58 @@ import (
 )
 
 // Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog
-// asks for. Where the group never committed it counts from where it would start. It counts offsets, of which a topic
-// that was compacted, or written to in transactions, has more than messages. An error names the topic; ctx is heeded
-// between requests to the brokers.
-func (s *Subscriber) Backlog(ctx context.Context, topic string) (int, error) {
-	n, err := s.backlog(ctx, topic)
+// asks for. Where the group never committed it counts from where it would start. It reads these messages, because a
+// topic that was compacted, or written to in transactions, has offsets without one. An error names the topic; ctx is
+// heeded between requests to the brokers.
+func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err error) {
+	err = s.unacked(ctx, topic, func(*sarama.ConsumerMessage) bool { n++; return true })
 	if err != nil {
 		return 0, fmt.Errorf("wmkafka: backlog of %q for group %q: %w", topic, s.group, err)
 	}
 	return n, nil
 }
 
-func (s *Subscriber) backlog(ctx context.Context, topic string) (total int, err error) {
+// Begun reports whether the consumer group has committed an offset of topic, or topic has no message. If it has not, a
+// drain would begin with the oldest message. So redrive.DrainTopic asks: offsets are gone if somebody deletes the group,
+// and seven days after a process was killed that was its last member.
+func (s *Subscriber) Begun(ctx context.Context, topic string) (begun bool, err error) {
+	begun, err = s.begun(ctx, topic)
+	if err != nil {
+		return false, fmt.Errorf("wmkafka: the offsets of %q for group %q: %w", topic, s.group, err)
+	}
+	return begun, nil
+}
+
+func (s *Subscriber) begun(ctx context.Context, topic string) (begun bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return false, err
 	}
 	admin, err := connectAdmin(s.brokers, s.config.client)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, admin.Close()) }()
 	partitions, err := admin.client.Partitions(topic)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	committed, err := admin.committed(ctx, s.group, map[string][]int32{topic: partitions})
 	if err != nil {
-		return 0, err
+		return false, err
 	}
+	empty := true
 	for _, partition := range partitions {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		n, err := behind(admin.client, topic, partition, committed.GetBlock(topic, partition),
-			s.config.client.Consumer.Offsets.Initial)
+		block := committed.GetBlock(topic, partition)
+		first, end, err := unacked(admin.client, topic, partition, block, s.config.client.Consumer.Offsets.Initial)
 		if err != nil {
-			return 0, fmt.Errorf("partition %d: %w", partition, err)
+			return false, fmt.Errorf("partition %d: %w", partition, err)
 		}
-		total += n
+		if block.Offset >= 0 {
+			return true, nil
+		}
+		empty = empty && first == end
 	}
-	return total, nil
+	return empty, nil
 }
 
 // committed returns the offsets of a group. A broker that has just become the group's coordinator is asked again, and

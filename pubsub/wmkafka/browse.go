@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 )
-
-// browseIdle is the time without a record after which a partition counts as read. Its last offsets may have none: those
-// of transactions, for example.
-const browseIdle = 5 * time.Second
 
 // Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
 // begins, until each returns false. It joins no group and commits nothing. The messages come in order within a
@@ -24,7 +19,16 @@ func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*messag
 	return nil
 }
 
-func (s *Subscriber) browse(ctx context.Context, topic string, each func(*message.Message) bool) (err error) {
+func (s *Subscriber) browse(ctx context.Context, topic string, each func(*message.Message) bool) error {
+	return s.unacked(ctx, topic, func(record *sarama.ConsumerMessage) bool {
+		msg := read(s.config.Unmarshaler, record)
+		msg.SetContext(&recordContext{Context: ctx, record: record, group: s.group})
+		return each(msg)
+	})
+}
+
+// unacked calls each for the records of topic that the group has not acked, until each returns false.
+func (s *Subscriber) unacked(ctx context.Context, topic string, each func(*sarama.ConsumerMessage) bool) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -33,11 +37,6 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 		return err
 	}
 	defer func() { err = errors.Join(err, admin.Close()) }()
-	consumer, err := sarama.NewConsumerFromClient(admin.client)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, consumer.Close()) }()
 	partitions, err := admin.client.Partitions(topic)
 	if err != nil {
 		return err
@@ -50,8 +49,9 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition),
 			s.config.client.Consumer.Offsets.Initial)
 		more := true
-		if err == nil && first < end {
-			more, err = s.browsePartition(ctx, consumer, topic, partition, first, end, each)
+		if err == nil {
+			of := span{client: admin.client, topic: topic, partition: partition, next: first, end: end}
+			more, err = of.each(ctx, each)
 		}
 		if err != nil {
 			return fmt.Errorf("partition %d: %w", partition, err)
@@ -61,39 +61,4 @@ func (s *Subscriber) browse(ctx context.Context, topic string, each func(*messag
 		}
 	}
 	return nil
-}
-
-// browsePartition reads the records from first to before end.
-func (s *Subscriber) browsePartition(ctx context.Context, consumer sarama.Consumer, topic string, partition int32,
-	first, end int64,
-	each func(*message.Message) bool,
-) (more bool, err error) {
-	reading, err := consumer.ConsumePartition(topic, partition, first)
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, reading.Close()) }()
-	idle := time.NewTimer(browseIdle)
-	defer idle.Stop()
-	for {
-		select {
-		case record, open := <-reading.Messages():
-			if !open || record.Offset >= end {
-				return true, nil
-			}
-			msg := read(s.config.Unmarshaler, record)
-			msg.SetContext(&recordContext{Context: ctx, record: record, group: s.group})
-			if !each(msg) {
-				return false, nil
-			}
-			if record.Offset == end-1 {
-				return true, nil
-			}
-			idle.Reset(browseIdle)
-		case <-idle.C:
-			return true, nil
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
-	}
 }

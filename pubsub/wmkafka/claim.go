@@ -29,8 +29,11 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 }
 
 // Cleanup ends it. All messages are settled.
-func (s *subscription) Cleanup(sarama.ConsumerGroupSession) error {
+func (s *subscription) Cleanup(session sarama.ConsumerGroupSession) error {
 	s.tenure.cut()
+	if s.ending.Err() != nil {
+		s.pin(session)
+	}
 	return nil
 }
 

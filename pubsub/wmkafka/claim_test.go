@@ -91,7 +91,7 @@ func (g *group) leave() {
 func subscriptionOf(t *testing.T, config SubscriberConfig, autoCommit bool) *subscription {
 	t.Helper()
 	config.Sarama = func(c *sarama.Config) { c.Consumer.Offsets.AutoCommit.Enable = autoCommit }
-	return newSubscription(testkit.Must(NewSubscriber([]string{"127.0.0.1:1"}, "g", config)), "orders", func() {})
+	return newSubscription(context.Background(), testkit.Must(NewSubscriber([]string{"127.0.0.1:1"}, "g", config)), "orders")
 }
 
 // Promise P1: whatever is acked, nacked and never settled, and whenever the session ends: marked is what is acked,

@@ -129,6 +129,12 @@
 // A function over Origin can make a key of topic, partition, offset and timestamp. That recognises only a record that
 // Kafka redelivers: a message that is redriven twice is applied twice.
 //
+// # Offsets
+//
+// Brokers forget the offsets of a group without members after offsets.retention.minutes, 7 days by default. Then its
+// messages would come again, from the oldest on. So a subscription that ends commits its offsets once more, to be kept
+// for 100 years. Those of a process that was killed are kept for the broker's time.
+//
 // # What is not promised
 //
 //   - One letter per message. Offsets are committed once a second and when a session ends in order. After a process is

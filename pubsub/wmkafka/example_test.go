@@ -64,6 +64,8 @@ func ExampleSubscriber_Backlog() {
 		Park:    pub,
 		Topic:   "orders.dlq",
 		Backlog: sub.Backlog,
+
+		FromBeginning: true, // the group's first drain
 	})
 	fmt.Println(report, err)
 }

@@ -20,7 +20,7 @@ const (
 
 // ListWaiting returns the topics whose names begin with prefix and that hold messages which the consumer group of the
 // same name has not acked. If no such group ever committed, it counts all messages. Package stages uses it to find
-// stage topics without a handler. It counts offsets, as Subscriber.Backlog does. It takes at most 10 s and asks about
+// stage topics without a handler. It counts offsets. It takes at most 10 s and asks about
 // the first 1,000 topics. If the result is incomplete, it returns an error beside the result.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	waiting, err := p.listWaiting(ctx, prefix)

@@ -111,6 +111,7 @@ type Publisher struct {
 	// large.
 	sending    sync.RWMutex
 	closed     atomic.Bool
+	denials    denials
 	idle       idle
 	sourceWait time.Duration
 }
@@ -144,6 +145,12 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 // permanent. A message that was refused because it was sent with a larger one is sent again. After Close, Publish
 // returns ErrClosed.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	err := p.publishAll(topic, messages)
+	p.denials.note(p.config.Logger, topic, err)
+	return err
+}
+
+func (p *Publisher) publishAll(topic string, messages []*message.Message) error {
 	if p.config.InFlight > 1 && len(messages) > 1 {
 		return p.publishMany(topic, messages)
 	}
@@ -183,6 +190,8 @@ func judged(err error) error {
 	switch {
 	case isTooLarge(err):
 		return classify.Permanent(fmt.Errorf("%w: %w", classify.ErrTooLarge, err))
+	case isDenied(err):
+		return fmt.Errorf("%w: %s", err, deniedRemedy)
 	case errors.Is(err, sarama.ErrUnknownTopicOrPartition):
 		return fmt.Errorf("%w: create the topic with Kafka's tools; a Publisher creates those of letters and stages alone", err)
 	}

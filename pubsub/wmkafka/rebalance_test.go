@@ -148,7 +148,7 @@ func TestTenureEndsWithMembership(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sub := testkit.Must(NewSubscriber(brokers, "g", SubscriberConfig{}))
-			s, g := newSubscription(sub, "orders", func() {}), newGroup(t, 0)
+			s, g := newSubscription(context.Background(), sub, "orders"), newGroup(t, 0)
 			g.ctx, g.end = context.WithCancel(graceful.With(t.Context(), drain))
 			s.begin(stranger{g})
 			work := s.tenure.work

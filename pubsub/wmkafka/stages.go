@@ -98,7 +98,7 @@ func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegr
 	return stagegroup.New(stagegroup.Config{
 		Group: group, InFlight: c.InFlight, MaxPlacing: c.MaxPlacing, MaxPlacingBytes: c.maxPlacingBytes,
 		NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
-		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Logger: c.Logger,
+		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Pinned: pinned, Logger: c.Logger,
 		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
 			config, connections := through(c.client)
 			config.Consumer.Group.Rebalance.Strategy = strategy

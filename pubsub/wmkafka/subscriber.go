@@ -159,15 +159,15 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 // no broker answers, and ErrClosed after Close.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	graceful.Drains(ctx)
-	ctx, cancel := context.WithCancel(ctx)
-	sub := newSubscription(s, topic, cancel)
+	sub := newSubscription(ctx, s, topic)
+	ctx = sub.ending
 	if s.config.InFlight > 1 {
 		if sub.ordering = sequence.Take(ctx); sub.ordering != nil {
 			keptApart(sub.client)
 		}
 	}
 	if err := s.begin(sub); err != nil {
-		cancel()
+		sub.cancel()
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { sub.cutLater(graceful.TimeoutOf(ctx)) })

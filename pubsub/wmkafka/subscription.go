@@ -24,7 +24,8 @@ type subscription struct {
 	brokers []string
 	topic   string
 	group   string
-	leave   func() // the group, as far as this process knows
+	leave   func()          // the group, as far as this process knows
+	ending  context.Context // ends with the subscription
 	cancel  context.CancelFunc
 	output  chan *message.Message
 	inner   *kafka.Subscriber
@@ -39,10 +40,11 @@ type subscription struct {
 	lost atomic.Int64 // when the last session ended, in nanoseconds; 0 before the first
 }
 
-func newSubscription(of *Subscriber, topic string, cancel context.CancelFunc) *subscription {
-	s := &subscription{config: &of.config, brokers: of.brokers, topic: topic, group: of.group, cancel: cancel,
+func newSubscription(ctx context.Context, of *Subscriber, topic string) *subscription {
+	s := &subscription{config: &of.config, brokers: of.brokers, topic: topic, group: of.group,
 		output: make(chan *message.Message), ended: make(chan struct{})}
 	s.client, s.connections = through(of.config.client)
+	s.ending, s.cancel = context.WithCancel(ctx)
 	return s
 }
 
@@ -54,6 +56,9 @@ func (s *subscription) start(ctx context.Context, of *Subscriber) (<-chan *messa
 		return nil, err
 	}
 	s.leave = leave
+	if err := of.mayRead(s.topic); err != nil {
+		return nil, err
+	}
 	inner, err := kafka.NewSubscriber(of.watermill(s.client, s), s.config.Logger)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (s *subscription) finish(t *tenure, most time.Duration) {
 	until := time.Now().Add(most)
 	ctx, cancel := context.WithCancel(t.work)
 	defer cancel()
-	answers := s.asking(ctx, t.session)
+	answers := s.membership(ctx, t.session)
 	defer func() {
 		cancel()
 		for range answers {
@@ -83,10 +83,10 @@ func (c *SubscriberConfig) rebalanceRoom() time.Duration {
 	return max(group.Rebalance.Timeout-group.Heartbeat.Interval-c.settleGrace-askEvery, 0)
 }
 
-// asking asks again and again whether this process is still a member of the generation of session, over a connection of
+// membership asks again and again whether this process is still a member of the generation of session, over a connection of
 // its own: sarama does not say why a session ended. Each answer is nil, ErrRebalanceInProgress, or the error with which
 // it may not be one. The channel is closed when ctx has ended.
-func (s *subscription) asking(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
+func (s *subscription) membership(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
 	config, connections := through(s.config.client)
 	config.Metadata.Retry.Max = 0
 	cut := context.AfterFunc(ctx, connections.cut)

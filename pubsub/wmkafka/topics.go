@@ -81,6 +81,9 @@ func (p *Publisher) initializeTopics(source string, topics []string) (err error)
 			return err
 		}
 	}
+	if err := p.mayWrite(topics); err != nil {
+		return fmt.Errorf("wmkafka: letters or stages of %q: %w", source, err)
+	}
 	return nil
 }
 

@@ -207,8 +207,11 @@ func Lost(err error) bool {
 }
 
 // awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify
-// knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch.
-var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true}
+// knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch, and what is
+// about this client: a right that it does not have, or not any more, and credentials.
+var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true,
+	29: true, 30: true, 31: true, 53: true, // topic, group, cluster, transactional id
+	33: true, 34: true, 54: true, 58: true} // mechanism, state of SASL, no security, user or password
 
 // awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package
 // classify knows: no memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing

@@ -58,6 +58,7 @@ offsets.topic.num.partitions=5
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=5
+${SPILLWAY_KAFKA_PROPERTIES:-}
 TEXT
   cat >"$1/log4j.properties" <<TEXT
 log4j.rootLogger=INFO, out

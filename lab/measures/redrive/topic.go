@@ -85,7 +85,7 @@ func (b *bench) drainTopic(n, concurrency int) (float64, error) {
 	watch := &stopwatch{Publisher: b.cluster.Pub, n: n, done: make(chan struct{})}
 	_, err = redrive.DrainTopic(b.cluster.Ctx, sub, watch, redrive.DrainTopicConfig{
 		Rules: redrive.Rules{Allow: []string{b.topic}, Concurrency: concurrency},
-		Topic: topic, Park: b.cluster.Pub, Max: n, IdleAfter: time.Minute,
+		Topic: topic, Park: b.cluster.Pub, Max: n, IdleAfter: time.Minute, FromBeginning: true,
 	})
 	if err := errors.Join(err, sub.Close()); err != nil {
 		return 0, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/settings"
@@ -62,6 +63,8 @@ own, so drains of several topics do not disturb each other. Two drains of one to
 		"nats (<topic>-parked)")
 	f.DurationVar(&d.idle, "idle", 30*time.Second, "end after this time without a message; longer than a killed "+
 		"member's session")
+	f.BoolVar(&d.fromBeginning, "from-beginning", false, "begin with the oldest message if the group has no offset on "+
+		"Kafka: at its first drain")
 	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	chosen.flags(cmd, false)
@@ -77,6 +80,8 @@ type drainFlags struct {
 	maxRedrives int
 	idle        time.Duration
 	dryRun, yes bool
+
+	fromBeginning bool
 }
 
 func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d drainFlags) error {
@@ -123,14 +128,20 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by,
 			Shared: settings.Shared{Logger: a.logger(), Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}},
 		},
-		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle,
+		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle, FromBeginning: d.fromBeginning,
 	}
 	if d.dryRun {
 		plan, err := redrive.Inside().PlanTopic(ctx, sub, config)
 		if err != nil {
 			return err
 		}
+		if err := begun(ctx, sub, topic, d); err != nil {
+			a.screen.Note("%v", err)
+		}
 		return a.topicPlan(topic, plan)
+	}
+	if err := begun(ctx, sub, topic, d); err != nil {
+		return err
 	}
 	waiting, err := sub.Backlog(ctx, topic)
 	if err != nil {
@@ -152,6 +163,23 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 			"--group another one", err, d.group)
 	}
 	return a.drained(report, atMost(waiting, d.most), err)
+}
+
+// begun returns an error if the drain would begin with the oldest message, and that was not chosen.
+func begun(ctx context.Context, sub connect.Subscriber, topic string, d drainFlags) error {
+	of, is := sub.(interface {
+		Begun(ctx context.Context, topic string) (bool, error)
+	})
+	if !is || d.fromBeginning {
+		return nil
+	}
+	has, err := of.Begun(ctx, topic)
+	if err != nil || has {
+		return err
+	}
+	return wrong("the consumer group %q has no offset in %q: this is its first drain, or its offsets are gone, and then "+
+		"letters of earlier drains would be redriven again: give --from-beginning to begin with the oldest message, or "+
+		"give the group its offsets again with Kafka's tools", d.group, topic)
 }
 
 // maxGroup is how long a consumer group's name may be on every broker: Kafka has 32767 bytes for it, watermill-sql 255.

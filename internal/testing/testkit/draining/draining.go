@@ -56,7 +56,7 @@ func Test(t *testing.T, b Broker) {
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{Allow: []string{b.Topic}, Filter: letters.Filter{Handlers: []string{"billing", "mail"}},
 			By: "test", Rate: 1000},
-		Topic: dead, Park: b.Publisher, IdleAfter: testkit.Patience,
+		Topic: dead, Park: b.Publisher, IdleAfter: testkit.Patience, FromBeginning: true,
 	}
 
 	// The dry run, twice: it takes nothing.

@@ -30,6 +30,8 @@ type Config struct {
 	SettleGrace time.Duration
 	// Rebalance is how long a session that has ended may wait for handlers.
 	Rebalance time.Duration
+	// Pinned is how long brokers keep committed offsets.
+	Pinned time.Duration
 	// Read makes a message of a record.
 	Read func(*sarama.ConsumerMessage) *message.Message
 	// Context returns the context of a record's message in one delivery, and what ends it.

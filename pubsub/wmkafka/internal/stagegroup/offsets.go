@@ -167,7 +167,7 @@ func (s *session) commitOne(c *claim, marks map[*part]int64) error {
 		return err
 	}
 	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.topic.Group,
-		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: -1}
+		ConsumerGroupGeneration: sarama.GroupGenerationUndefined, RetentionTime: s.config.Pinned.Milliseconds()}
 	for p, mark := range marks {
 		request.AddBlock(c.topic.Name, p.partition, mark, 0, "")
 	}
