@@ -66,7 +66,7 @@ func TestWithoutIDs(t *testing.T) {
 		all.Wait()
 		testkit.Check(t, len(f.left) == 0, "marks are left: %v", f.left)
 		dead := started(t, f, options{})
-		content := dead.markOf(newMessage(""))
+		content := dead.markOf(callOf(newMessage("")))
 		for i := range 3 {
 			f.left[content] = append(f.left[content], written{i + 1, fmt.Sprintf("gone%d.1", i)})
 		}
@@ -104,7 +104,7 @@ func TestMarkOf(t *testing.T) {
 		for i := 0; i < len(metadata); i += 2 {
 			msg.Metadata[metadata[i]] = metadata[i+1]
 		}
-		return l.markOf(msg)
+		return l.markOf(callOf(msg))
 	}
 	testkit.Equal(t, "", of("id", "", "key", "k"), markOf("k"))
 	testkit.Check(t, of("id", "").id == "id" && of("panics", "").id == "panics", "the id does not serve")

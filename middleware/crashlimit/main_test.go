@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
 )
@@ -50,6 +51,8 @@ func (l *Limit) end() error {
 }
 
 func newMessage(id string) *message.Message { return message.NewMessage(id, []byte("payload")) }
+
+func callOf(msg *message.Message) *chain.Call { return &chain.Call{Msg: msg, Ctx: msg.Context()} }
 
 func succeed(*message.Message) ([]*message.Message, error) { return nil, nil }
 

@@ -24,8 +24,9 @@ import (
 // mark names a message for one consumer, in the form in which it stands in columns.
 type mark struct {
 	consumer, id string
-	// redrives is how often the message was redriven: a redriven message starts anew.
-	redrives int
+	// redrives is how often the message was redriven, or less than 0 for a parked one that a person released, another
+	// number for each release. A message that a person brought back starts anew.
+	redrives int64
 	// content says that only what the message holds names it: another message may have the same mark.
 	content bool
 }
@@ -45,7 +46,8 @@ func (m mark) fields() watermill.LogFields {
 	return logging.Fields{logging.Handler: m.consumer, logging.Key: m.id}
 }
 
-func (l *Limit) markOf(msg *message.Message) mark {
+func (l *Limit) markOf(c *chain.Call) mark {
+	msg := c.Msg
 	consumer := message.HandlerNameFromCtx(msg.Context())
 	var id string
 	if l.config.Key != nil {
@@ -55,7 +57,11 @@ func (l *Limit) markOf(msg *message.Message) mark {
 		id = msg.UUID
 	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
-	m := mark{consumer: database.Column(consumer), redrives: boundedtext.Count(msg.Metadata[poison.KeyRedriveCount])}
+	m := mark{consumer: database.Column(consumer),
+		redrives: int64(boundedtext.Count(msg.Metadata[poison.KeyRedriveCount]))}
+	if c.Reentry != nil && c.Reentry.Released > 0 {
+		m.redrives = -c.Reentry.Released
+	}
 	if id == "" {
 		m.content, id = true, contentOf(msg)
 	}

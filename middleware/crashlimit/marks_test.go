@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/settings"
@@ -58,6 +59,30 @@ func TestMarkGoesAfterMarking(t *testing.T) {
 			return nil, nil
 		})(newMessage("a"))
 		testkit.Equal(t, "the mark is left", f.marksOf("a"), 0)
+	})
+}
+
+// Feature D10, R13: a parked message that a person released starts anew, at each release. What ends processes after that
+// is counted again.
+func TestReleaseForgetsMarks(t *testing.T) {
+	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
+		calls := 0
+		deliver := func(released int64) error {
+			msg := newMessage("a")
+			if released > 0 {
+				msg.SetContext(chain.WithReentry(msg.Context(), &chain.Reentry{Stage: 1, Released: released}))
+			}
+			_, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(msg)
+			return err
+		}
+		f.leaveMarks("a", l.config.Max)
+		f.set(func() {
+			f.left[mark{id: "a", redrives: -7}] = f.left[markOf("a")]
+		})
+		refused := deliver(0) != nil && deliver(7) != nil
+		if err := deliver(8); !refused || err != nil || calls != 1 {
+			t.Errorf("refused before: %t; released: %v, with %d calls", refused, err, calls)
+		}
 	})
 }
 

@@ -27,7 +27,7 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		if l.config.Delivered != nil {
 			if n, ok := l.delivered(c.Msg); ok && n >= l.brokerMax {
-				return nil, chain.Outcome{Next: chain.DeadLetter, Why: l.exceeded(c, l.markOf(c.Msg), n, true)}
+				return nil, chain.Outcome{Next: chain.DeadLetter, Why: l.exceeded(c, l.markOf(c), n, true)}
 			}
 		}
 		if l.config.store == nil {
@@ -82,7 +82,7 @@ func (v *visit) begin(c *chain.Call) (err error) {
 	if process == "" || l.mode.Load() != marking || l.outage.pass() {
 		return nil
 	}
-	m := l.markOf(c.Msg)
+	m := l.markOf(c)
 	share, first := l.admission.share(m)
 	v.mark, v.share = m, share
 	// the limit is attached twice, or the message was delivered twice: one mark serves all, until the last returns

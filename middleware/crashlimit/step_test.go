@@ -113,7 +113,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 		testkit.Is(t, l.end(), nil)
 		testkit.Equal(t, "marks are left after an orderly end", f.marksOf("a"), 0)
 
-		content := l.markOf(newMessage(""))
+		content := l.markOf(callOf(newMessage("")))
 		for i := range 3 {
 			process := fmt.Sprintf("lost%d.1", i)
 			f.processes[process] = &fakeProcess{lostAt: time.Now()}

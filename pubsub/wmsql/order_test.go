@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -138,6 +139,38 @@ FROM spillway_parked, generate_series(1, 10000) n`)
 	databases.Exec(t, b.db, remedy, `DELETE FROM spillway_parked WHERE service = 'other'`)
 	healed.Store(true)
 	b.inOrder(ids)
+}
+
+// Feature R13, D10: a message that is held because it ended processes is handled when a person releases it: its crashes
+// are forgotten.
+func TestOrderedReleaseForgetsCrashes(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		store := testkit.Must(crashlimit.NewStore(t.Context(), b.db, "shop"))
+		for n := range 5 {
+			databases.Exec(t, b.db, fmt.Sprintf(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at)
+VALUES ('shop', 'ended%d', 'node', 2000, 0, 1, 2000000000000)`, n), fmt.Sprintf(`INSERT INTO spillway_deliveries
+(service, consumer, id, redrives, delivery, process, marked_at) VALUES ('shop', 'billing', 'a1', 0, %d, 'ended%d', 2000000000000)`,
+				n+1, n))
+		}
+		ids := []string{"a1", "a2", "b1"}
+		b.publish(ids...)
+		b.run(b.subscriber(keyed), b.whole, ordered(time.Millisecond), func(c *spillway.Config) {
+			c.Ordered.Hold, c.CrashLimit = true, &crashlimit.Config{Store: store}
+		})
+		b.until("a1 is held", func() bool { return b.ask(`SELECT count(*) FROM spillway_parked WHERE held <> 0`) == 1 })
+		first := b.ask(`SELECT MIN(seq) FROM spillway_parked`)
+		testkit.Equal(t, "effects", len(b.effects()["a1"]), 0)
+		_, err := sequence.Decide(t.Context(), b.db, b.service(), int64(first), sequence.Deciding{What: sequence.Release, By: "ann",
+			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }})
+		testkit.NoError(t, err)
+		b.inOrder(ids)
+	})
+}
+
+func (b *bench) service() (service string) {
+	b.Helper()
+	testkit.NoError(b, b.db.QueryRow(`SELECT service FROM spillway_parked LIMIT 1`).Scan(&service))
+	return service
 }
 
 // Feature R13: an instance that waited for the position sees what another one has parked, and drains it.

@@ -68,7 +68,7 @@ func (o *Owner) Drain(taking, work context.Context, l *Lane, deliver func(*Row) 
 // Parked returns the delivery of a parked message, and ctx as its handler gets it. It opens the message.
 func (o *Owner) Parked(ctx context.Context, row *Row) (Delivery, context.Context) {
 	if stage := o.Open(row.Msg); stage > 0 {
-		ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: o.of.Topic, Stage: stage})
+		ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: o.of.Topic, Stage: stage, Released: row.DecidedAt})
 	}
 	return Delivery{Owner: o, Lane: row.Lane, RecordKey: row.RecordKey, Position: row.Position, SentAt: row.SentAt,
 		Row: row}, ctx

@@ -52,6 +52,7 @@ type Row struct {
 	Held        bool      // until a person decides
 	Decision    Decision  // of a person
 	By, Why     string    // who decided, and for what reason
+	DecidedAt   int64     // microseconds since 1970, of the latest decision; 0 if there was none
 }
 
 const (

@@ -61,7 +61,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + o
 decision = CASE WHEN decision = 1 THEN 0 ELSE decision END, bytes = ?, id = ?, metadata = ?, payload = ? ` + message),
 		remove: db.Statement(`DELETE FROM spillway_parked ` + message),
 		heads: db.Statement(`SELECT p.seq, p.lane, p.position, p.fingerprint, p.redrives, ` + dueIn + `, ` + isHeld + `, p.sent_at, p.consumer,
-p.key_id, p.record_key, p.decision, p.decided_by, p.decided_why, p.id, p.metadata, p.payload, p.payload IS NOT NULL
+p.key_id, p.record_key, p.decision, p.decided_at, p.decided_by, p.decided_why, p.id, p.metadata, p.payload, p.payload IS NOT NULL
 FROM spillway_parked p WHERE p.source = ? AND p.lane = ? ORDER BY p.seq LIMIT ?`),
 		lanes: db.Statement(`SELECT p.lane, ` + dueIn + `, first.n, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
 SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first ON first.seq = p.seq`),
@@ -121,7 +121,7 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 		var hasPayload bool
 		if err := scan.Scan(&row.seq, &row.Lane, &row.Position, &row.Fingerprint, &row.Redrives, &due, &held, &sent,
 			&consumer,
-			&keyID, &row.RecordKey, &row.Decision, &by, &why, &id, &metadata, &payload, &hasPayload); err != nil {
+			&keyID, &row.RecordKey, &row.Decision, &row.DecidedAt, &by, &why, &id, &metadata, &payload, &hasPayload); err != nil {
 			return err
 		}
 		row.Lane = notNil(row.Lane) // some drivers read an empty value as nil
