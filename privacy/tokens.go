@@ -1,9 +1,6 @@
 package privacy
 
-import (
-	"math/bits"
-	"strings"
-)
+import "strings"
 
 // shape is what tokens of one issuer look like: how they begin, and how many characters follow at least.
 type shape struct {
@@ -19,6 +16,10 @@ func isToken(c byte) bool { return isWord(c) || c == '-' }
 
 func isHex(c byte) bool { return hex(c) >= 0 }
 
+func isUpperOrDigitOrDash(c byte) bool { return isUpperOrDigit(c) || c == '-' }
+
+func isBase64(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("+/=_-", c) >= 0 }
+
 func isBot(c byte) bool { return isToken(c) || c == ':' }
 
 func isDotted(c byte) bool { return isToken(c) || c == '.' }
@@ -28,66 +29,72 @@ func isPath(c byte) bool { return isDotted(c) || strings.IndexByte("/%@~+=?&!$",
 
 func isBase32(c byte) bool { return isUpper(c) || '2' <= c && c <= '7' }
 
-// shapes are keys and tokens that are known by how they look, wherever they stand.
-var shapes = []shape{
-	{"AKIA", 16, isUpperOrDigit, false}, {"ASIA", 16, isUpperOrDigit, false}, // AWS
-	{"ghp_", 20, isWord, false}, {"gho_", 20, isWord, false}, {"ghu_", 20, isWord, false}, {"ghs_", 20, isWord, false},
-	{"ghr_", 20, isWord, false}, {"github_pat_", 20, isWord, false},
-	{"glpat-", 16, isToken, false},
-	{"xoxa-", 10, isToken, false}, {"xoxb-", 10, isToken, false}, {"xoxe-", 10, isToken, false},
-	{"xoxp-", 10, isToken, false}, {"xoxr-", 10, isToken, false}, {"xoxs-", 10, isToken, false},
-	// Stripe
-	{"sk_live_", 10, isWord, false}, {"sk_test_", 10, isWord, false}, {"rk_live_", 10, isWord, false},
-	{"rk_test_", 10, isWord, false}, {"whsec_", 16, isWord, false},
-	{"AIza", 30, isToken, false}, {"ya29.", 20, isToken, false}, {"GOCSPX-", 16, isToken, false}, // Google
-	{"SG.", 32, isDotted, false}, {"npm_", 30, isWord, false}, {"pypi-", 32, isToken, false},
-	{"sk-", 20, isToken, false},
-	{"dop_v1_", 32, isWord, false}, {"hvs.", 20, isToken, false}, {"dapi", 32, isHex, false},
-	{"api.telegram.org/bot", 30, isBot, true},
-	{"SU", 56, isBase32, false}, {"SA", 56, isBase32, false}, {"SO", 56, isBase32, false}, // seeds of NATS
-	{"shpat_", 24, isWord, false}, {"shpss_", 24, isWord, false}, {"AGE-SECRET-KEY-1", 20, isUpperOrDigit, false},
-	// their path is their password
-	{"hooks.slack.com/services/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true},
-	{"webhook.office.com/", 16, isPath, true},
+// families are keys and tokens that are known by how they look, wherever they stand: prefixes, and what follows each.
+var families = []struct {
+	least    int
+	in       func(byte) bool
+	prefixes string
+}{
+	{16, isUpperOrDigit, "AKIA ASIA ABIA ACCA"}, {100, isBase64, "ABSK"}, // AWS
+	{20, isWord, "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_"},
+	{16, isToken, "glpat- glcbt- gldt- glffct- glft- glimt- glagent- gloas- glptt- glrt- glsoat- GR1348941"}, // GitLab
+	{10, isToken, "xoxa- xoxb- xoxe- xoxe.xoxb- xoxe.xoxp- xoxo- xoxp- xoxr- xoxs- xapp-"},                   // Slack
+	{10, isWord, "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_"}, {16, isWord, "whsec_"},            // Stripe
+	{30, isToken, "AIza"}, {20, isToken, "ya29."}, {16, isToken, "GOCSPX-"}, // Google
+	{32, isDotted, "SG. pypi- dp.pt. dt0c01. fio-u- tfp_ sntrys_ pscale_oauth_ pscale_pw_ pscale_tkn_ xkeysib- PMAK- nvapi-"},
+	{30, isWord, "npm_ lin_api_ hf_ api_org_ pnu_ rdme_ ntn_ CLOJARS_ AKCp cmVmd EZAK EZTK rubygems_"},
+	{20, isToken, "sk- hvs. hvb. glc_ glsa_ pplx- sgp_ sbp_ figd_ dckr_pat_ tskey- gsk_ xai- lsv2_ HRKU- NRAK- NRJS- NRII-"},
+	{20, isToken, "sq0atp- sq0csp- EAAAE tk-us- dnkey- access-sandbox- access-production- access-development- AQVN ops_eyJ"},
+	{32, isHex, "dop_v1_ doo_v1_ dor_v1_ dapi pul- sntryu_ shippo_live_ shippo_test_ SK s-s4t2ud- s-s4t2af-"},
+	{24, isWord, "shpat_ shpss_ shpca_ shppa_"}, // Shopify
+	{12, isToken, "FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- sm_aat_ sm_pat_ sm_sat_"},
+	{32, isWord, "p8e- ico-"}, {20, isWord, "LTAI duffel_test_ duffel_live_"}, {40, isToken, "sha256~ fo1_ ATATT3xFf"},
+	{100, isBase64, "fm1a_ fm1r_ fm2_"}, {100, isWord, "EAAM EAAC"}, {100, isToken, "v1.0-"},
+	{26, isUpperOrDigit, "API-"}, {34, isUpperOrDigitOrDash, "A3-"},
+	{56, isBase32, "SU SA SO"}, // seeds of NATS
+	{20, isUpperOrDigit, "AGE-SECRET-KEY-1"},
 }
 
-// authorizations are the schemes of an Authorization header.
-var authorizations = []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "BASIC"}
-
-// maxPrefixes is the number of bits of a word.
-const maxPrefixes = 64
-
-// prefixes are those of shapes, and then authorizations. begins has a bit for each, by their first and second bytes:
-// one look at a text finds all of them.
-var prefixes, begins = func() (all []string, by [2][256]uint64) {
-	for _, s := range shapes {
-		all = append(all, s.prefix)
+// shapes are those of families, by their first byte, and then the schemes of an Authorization header.
+var shapes = func() (by [256][]shape) {
+	all := []shape{
+		{"api.telegram.org/bot", 30, isBot, true},
+		// their path is their password
+		{"hooks.slack.com/services/", 8, isPath, true}, {"hooks.slack.com/workflows/", 8, isPath, true},
+		{"hooks.slack.com/triggers/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true},
+		{"webhook.office.com/", 16, isPath, true},
 	}
-	all = append(all, authorizations...)
-	for n, prefix := range all {
-		by[0][prefix[0]] |= 1 << n
-		by[1][prefix[1]] |= 1 << n
+	for _, f := range families {
+		for _, prefix := range strings.Fields(f.prefixes) {
+			all = append(all, shape{prefix, f.least, f.in, false})
+		}
 	}
-	return all, by
+	for _, scheme := range []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "BASIC"} {
+		all = append(all, shape{prefix: scheme})
+	}
+	for _, s := range all {
+		by[s.prefix[0]] = append(by[s.prefix[0]], s)
+	}
+	return by
 }()
 
 // findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
 // Basic.
 func findTokens(text string, found *spans) {
-	var goesOn [maxPrefixes]int // what a token has is looked at once: a text of beginnings would take squares
-	for i := range max(len(text)-1, 0) {
-		at := begins[0][text[i]] & begins[1][text[i+1]]
-		if at == 0 || i > 0 && isWord(text[i-1]) && isWord(text[i]) { // of a longer word
+	goesOn := map[string]int{} // what a token has is looked at once: a text of beginnings would take squares
+	for i := range len(text) {
+		if i > 0 && isWord(text[i-1]) && isWord(text[i]) { // of a longer word
 			continue
 		}
-		for ; at != 0; at &= at - 1 {
-			n := bits.TrailingZeros64(at)
-			switch {
-			case i < goesOn[n] || !strings.HasPrefix(text[i:], prefixes[n]):
-			case n < len(shapes):
-				goesOn[n] = shapes[n].find(text, i, found)
-			default:
-				goesOn[n] = findBehind(text, i+len(prefixes[n]), found)
+		for n := range shapes[text[i]] {
+			s := &shapes[text[i]][n]
+			if !strings.HasPrefix(text[i:], s.prefix) || i < goesOn[s.prefix] {
+				continue
+			}
+			if s.in == nil {
+				goesOn[s.prefix] = findBehind(text, i+len(s.prefix), found)
+			} else {
+				goesOn[s.prefix] = s.find(text, i, found)
 			}
 		}
 	}
