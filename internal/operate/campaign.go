@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,33 @@ func (d *Desk) Start(ctx context.Context, who Person, r campaigns.Request) (camp
 		return campaigns.Campaign{}, err
 	}
 	r.Act = campaigns.Act{By: who.Name, Reason: who.Reason}
+	if none, err := d.some(ctx, r); err != nil {
+		return none, err
+	}
 	return d.Campaigns.Start(ctx, r)
+}
+
+// some returns an error if no letter can be taken any more, as for a page that was open for long: a campaign without
+// letters would stay in the list. With it comes no campaign, but which letters are left out.
+func (d *Desk) some(ctx context.Context, r campaigns.Request) (none campaigns.Campaign, err error) {
+	if r.ID != "" {
+		if _, err := d.Campaigns.Get(ctx, r.ID); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
+			return none, err // it is that campaign
+		}
+	}
+	if r.Max = 1; len(r.Seqs) > 0 {
+		plan, err := d.Campaigns.Plan(ctx, r)
+		if none.LeftOut = plan.LeftOut; err == nil && plan.Letters == 0 {
+			err = fmt.Errorf("%w: all of the selection is left out", campaigns.ErrNoLetters)
+		}
+		return none, err
+	}
+	r.Filter.Limit = 1
+	found, err := d.Store.Heads(ctx, r.Filter)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: the selection is empty", campaigns.ErrNoLetters)
+	}
+	return none, err
 }
 
 // Steering is something that a person can do with a campaign.

@@ -118,6 +118,8 @@ func LeftOutWords(l campaigns.LeftOut) (why, about string) {
 		return "they are discarded; restore them first", ""
 	case campaigns.CameBack:
 		return "a redrive brought them back before; a person decides", ""
+	case campaigns.NewerWaits:
+		return "they failed again, and a newer letter of the message waits; redrive that one", ""
 	case campaigns.Erased:
 		return "they are erased, and have no message any more", ""
 	}

@@ -100,8 +100,15 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 	if err != nil {
 		return false, err
 	}
+	newer, err := p.all.newerOfLetters(ctx, found)
+	if err != nil {
+		return false, err
+	}
 	for _, l := range found {
 		topic, why := p.all.takes(p.request, l.Status, l.Origin.Topic)
+		if why == "" && newer[l.Seq] {
+			topic, why = "", NewerWaits
+		}
 		if why != "" {
 			p.out.add(why, topic, "", 1)
 			continue

@@ -10,7 +10,7 @@ import (
 
 // LeftOut are letters that a selection chooses and does not take.
 type LeftOut struct {
-	// Why is one of the constants NotAllowed, NoOrigin, InCampaign, Discarded, Erased and CameBack.
+	// Why is one of the constants NotAllowed, NoOrigin, InCampaign, Discarded, Erased, CameBack and NewerWaits.
 	Why string `json:"why"`
 	// Topic is the topic that is not allowed. Campaign is the id of the campaign that has the letters.
 	Topic    string `json:"topic,omitempty"`
@@ -32,6 +32,9 @@ const (
 	Erased = "erased"
 	// CameBack is the reason of letters that a policy leaves to a person: a redrive brought their message back before.
 	CameBack = "came_back"
+	// NewerWaits is the reason of letters that failed again, and whose message has a newer letter that can be redriven:
+	// both would publish it twice.
+	NewerWaits = "newer_waits"
 )
 
 // maxLeftOut is how many different reasons are kept. Topics come with messages, and may be many.

@@ -43,6 +43,10 @@ func (c *Campaigns) selectLetters(ctx context.Context, id string, r *Request, af
 // that.
 func (c *Campaigns) take(ctx context.Context, id string, r *Request, found []letters.Head, selected int, before leftOut,
 	after, end int64) (taken int, out leftOut, err error) {
+	newer, err := c.newerOfHeads(ctx, found)
+	if err != nil {
+		return 0, before, err
+	}
 	err = c.write(ctx, func(tx *sql.Tx) error {
 		taken, out = 0, slices.Clone(before)
 		// It comes first, so that it locks: two that select the same campaign come one after the other.
@@ -53,7 +57,7 @@ WHERE id = ? AND state = 'selecting' AND select_after = ?`, end, selectLease.Mic
 		}
 		for rest := found; err == nil && len(rest) > 0 && (r.Max == 0 || selected+taken < r.Max); {
 			var rows []letters.Head
-			if rows, rest, err = c.takeable(ctx, tx, r, rest, r.Max-selected-taken, &out); err != nil || len(rows) == 0 {
+			if rows, rest, err = c.takeable(ctx, tx, r, rest, newer, r.Max-selected-taken, &out); err != nil || len(rows) == 0 {
 				continue
 			}
 			n, err = c.insert(ctx, tx, id, r.Act, rows)

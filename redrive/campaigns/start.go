@@ -135,6 +135,8 @@ func noLetters(out []LeftOut) string {
 			why = append(why, fmt.Sprintf("the campaign %s has %d: wait for its end, or cancel it", l.Campaign, l.Letters))
 		case CameBack:
 			why = append(why, fmt.Sprintf("a redrive brought %d back before: a person decides", l.Letters))
+		case NewerWaits:
+			why = append(why, fmt.Sprintf("of %d a newer letter of the message waits: redrive that one", l.Letters))
 		case Discarded:
 			why = append(why, fmt.Sprintf("of %d: %s", l.Letters, notRedriven(true)))
 		default:

@@ -10,8 +10,8 @@ import (
 // takeable returns the next letters that a campaign may take, and the rest behind them. It counts those that it passes
 // over. If Request.Max is near, it passes over letters that another campaign has, so that they do not count towards it,
 // and ends at most.
-func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found []letters.Head, most int,
-	out *leftOut) (rows, rest []letters.Head, err error) {
+func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found []letters.Head,
+	newer map[int64]bool, most int, out *leftOut) (rows, rest []letters.Head, err error) {
 	chunk := found[:min(50, len(found))]
 	held := make(map[int64]string)
 	near := r.Max > 0 && most < len(chunk)
@@ -28,6 +28,9 @@ func (c *Campaigns) takeable(ctx context.Context, tx *sql.Tx, r *Request, found 
 		topic, why := c.takes(r, l.Status, l.Topic)
 		if why == "" && back[l.Seq] {
 			topic, why = "", CameBack
+		}
+		if why == "" && newer[l.Seq] {
+			topic, why = "", NewerWaits
 		}
 		campaign, is := held[l.Seq]
 		switch {

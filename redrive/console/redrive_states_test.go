@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -122,4 +124,32 @@ func TestCarefulSettings(t *testing.T) {
 	free.want(t, http.StatusOK, "Without a canary all go", "Without a rate they go as fast as the workers can.")
 	back := b.post("/redrive", with(free.fields(t), "do", "careful")).fields(t)
 	testkit.Check(t, free.fields(t).Get("rate") == "" && back.Get("rate") == "20" && back.Get("canary") == "10", "%v", back)
+}
+
+// Feature V11: a redrive of a page that was open for long finds nothing to do, and leaves no campaign without letters.
+func TestStaleRedrive(t *testing.T) {
+	b := newBench(t)
+	b.fill(1, 6)
+	all, one := b.get("/redrive?"+b.everything()), b.get("/redrive?seq=1")
+	forms := []url.Values{all.fields(t), one.fields(t)}
+	b.mark(letters.Filter{}, letters.StatusDiscarded)
+	for _, form := range forms {
+		b.post("/redrive", with(form, "reason", "INC-7", "do", "start")).want(t, http.StatusConflict)
+	}
+	testkit.Check(t, len(b.all()) == 0, "campaigns %+v", b.all())
+}
+
+// Feature V11, promise P6: of a message whose newer letter waits the older letter is not redriven, edited or not, and
+// the page says why.
+func TestOlderLetter(t *testing.T) {
+	b := newBench(t)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", `{"order":1}`))
+	b.mark(letters.Filter{}, letters.StatusFailedAgain)
+	fixture.Publish(t, b.store, "orders.dlq", fixture.Letter("id-1", `{"order":1,"again":true}`))
+	const says = "a newer letter of the message waits"
+	form := with(b.get("/letters/1/edit").want(t, http.StatusOK).fields(t), "payload", `{"order":2}`, "reason", "INC-7")
+	b.post("/letters/1/edit", with(form, "do", "difference")).want(t, http.StatusOK, says)
+	b.post("/letters/1/edit", with(form, "do", "start")).want(t, http.StatusConflict, says)
+	testkit.Check(t, len(b.all()) == 0, "campaigns %+v", b.all())
+	b.get("/redrive?seq=2").want(t, http.StatusOK, "Redrive 1 letter").wantNot(t, says)
 }

@@ -18,7 +18,7 @@ func (a *app) list() *cobra.Command {
 		Use:   "list",
 		Short: "List letters",
 		Long: `list prints letters in the order in which they arrived, or with --newest the other way round, without their payloads.
-Without --status these are the letters that wait. Several values of a flag are separated by commas. A letter must satisfy every flag.`,
+Without --status these are the letters that wait. A flag takes one value, as it was typed, and is given once for each. A letter must satisfy every flag.`,
 		Example: `  redrive list --cause 9f3a12bc
   redrive list --topic orders --since 2h --limit 20
   redrive list --after 1042
