@@ -163,8 +163,8 @@ func (w *writer) count(key string, n int) {
 }
 
 func (w *writer) time(key string, t time.Time) {
-	if !t.IsZero() {
-		w.set(key, t.UTC().Format(time.RFC3339Nano))
+	if t = boundedtext.Moment(t); !t.IsZero() {
+		w.set(key, t.Format(time.RFC3339Nano))
 	}
 }
 

@@ -213,3 +213,13 @@ func TestSinksAway(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Feature D1: a time that no clock has, as of a producer in the wrong unit, is not written: what is written is read.
+func TestTimesAreRead(t *testing.T) {
+	for _, at := range []time.Time{time.UnixMilli(time.Now().UnixMicro()), time.Unix(-1e12, 0), time.Unix(1, 0).AddDate(-3, 0, 0)} {
+		l := Letter{Original: message.NewMessage("id-1", nil), Origin: Origin{Topic: "orders", Timestamp: at}}
+		written := l.Encode()
+		testkit.Check(t, written.Metadata[KeyOriginalTimestamp] == "" && Read(written).Origin.Timestamp.IsZero(),
+			"%v: %q", at, written.Metadata)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -220,6 +221,7 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.S
 			func() error { known = q.config.Origin(msg); return nil }); err != nil {
 			logging.OriginPanicked.Write(q.config.Logger, err, nil)
 		}
+		known.Timestamp = boundedtext.Moment(known.Timestamp)
 	}
 	switch {
 	case deadLetter && origin.Topic != "":

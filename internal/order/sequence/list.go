@@ -23,7 +23,7 @@ type Parked struct {
 	Messages  int       `json:"messages"`
 	First     string    `json:"first"`                // the id of the first message
 	Position  int64     `json:"position"`             // its offset
-	SentAt    time.Time `json:"sent_at"`              // by its producer or broker
+	SentAt    time.Time `json:"sent_at,omitzero"`     // by its producer or broker, if that is known
 	Due       time.Time `json:"due_at"`               // when it is tried again
 	Held      bool      `json:"held"`                 // until a person decides
 	Late      bool      `json:"late"`                 // it is due or decided, for longer than a minute
@@ -128,7 +128,7 @@ type Message struct {
 	Seq      int64             `json:"seq"`
 	ID       string            `json:"id"`
 	Position int64             `json:"position"`
-	SentAt   time.Time         `json:"sent_at"`
+	SentAt   time.Time         `json:"sent_at,omitzero"`
 	Due      time.Time         `json:"due_at"`
 	Held     bool              `json:"held"`
 	Bytes    int64             `json:"bytes"`

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Source is a partition of a topic, for one consumer group.
@@ -112,7 +113,7 @@ func (r *Row) args(db *database.Database, service string, of Source, source stri
 		key = r.RecordKey
 	}
 	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane),
-		r.Position, r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), r.SentAt.UnixMicro(),
+		r.Position, r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), boundedtext.Moment(r.SentAt).UnixMicro(),
 		db.Text(database.Column(r.Key.Consumer)), db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID),
 		metadatacodec.Metadata(r.Msg.Metadata), payload}
 }

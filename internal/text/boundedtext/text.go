@@ -102,8 +102,17 @@ func Time(s string) time.Time {
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return Moment(t)
+}
+
+// Moment is a time that came from outside, in UTC: from a record, a property, or a hook. One that lies before 1970 or
+// after 9999, as from a clock in the wrong unit, could not be written as text that Time reads: it is the zero time.
+func Moment(t time.Time) time.Time {
 	t = t.UTC() // first: an offset may carry it over either end
-	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
+	if t.Year() < 1970 || t.Year() > 9999 {
 		return time.Time{}
 	}
 	return t

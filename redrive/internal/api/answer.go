@@ -43,7 +43,7 @@ func (h *Handler) send(r *request, a answer) error {
 	}
 	body, err := json.Marshal(a.json)
 	if err != nil {
-		return err
+		return &unwritable{err}
 	}
 	header := r.writer.Header()
 	header.Set("Content-Type", "application/json")
@@ -66,6 +66,11 @@ func (h *Handler) send(r *request, a answer) error {
 	r.write(status, packed.For(r.http, header, append(body, '\n')))
 	return nil
 }
+
+// unwritable is the error of an answer that JSON does not have. The database is not to blame.
+type unwritable struct{ error }
+
+func (u *unwritable) Unwrap() error { return u.error }
 
 // write sends a body, if the method has one.
 func (r *request) write(status int, body []byte) {

@@ -8,9 +8,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/internal/api"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -161,4 +166,20 @@ func TestStreams(t *testing.T) {
 		defer func() { _ = r.Body.Close() }()
 		return r.StatusCode == http.StatusOK
 	})
+}
+
+// Feature V13: a time that no clock has hides no key, and an answer that JSON does not have is no fault of the database.
+func TestTimes(t *testing.T) {
+	mad := time.UnixMilli(time.Now().UnixMicro()) // in the wrong unit: the year 57,000
+	d := newDesk(t, func(c *console.Config) {
+		c.Breakers = func() []breaker.Status { return []breaker.Status{{Handler: "billing", Since: mad}} }
+	})
+	store := testkit.Must(sequence.NewStore(t.Context(), d.db, "shop"))
+	msg := message.NewMessage("order-1", nil)
+	testkit.NoError(t, store.Park(t.Context(), sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
+		Lane: sequence.LaneOf([]byte("customer-1")), Fingerprint: sequence.FingerprintOf(msg), SentAt: mad,
+		Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg}, time.Hour))
+	d.get("/sequences").want(t, http.StatusOK, "order-1")
+	d.get("/sequences/1").want(t, http.StatusOK, "order-1")
+	d.get("/breakers").want(t, http.StatusInternalServerError, operate.ProblemFailed, "JSON does not have")
 }

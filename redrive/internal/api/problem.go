@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
@@ -45,7 +46,7 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	}
 	p, wrong, forbidden := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
 	more, changed := (*operate.MoreMatch)(nil), (*operate.Changed)(nil)
-	large, panicked := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil)
+	large, panicked, broken := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil), (*unwritable)(nil)
 	is := func(status int, kind, title, detail string) *operate.Problem {
 		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
 	}
@@ -86,6 +87,9 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	case errors.As(err, &panicked):
 		return is(http.StatusInternalServerError, operate.ProblemFailed, "The request failed",
 			"This is a fault of the console. The log of the service says more.")
+	case errors.As(err, &broken):
+		return is(http.StatusInternalServerError, operate.ProblemFailed, "The answer cannot be written",
+			strings.TrimSpace("It has a value that JSON does not have. The log of the service says more. "+said))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return is(http.StatusRequestTimeout, operate.ProblemSlow, "This takes too long",
 			"The body did not arrive in time. Nothing was changed. Send it again.")
