@@ -54,7 +54,6 @@ func testExitCodes(t *testing.T, s *shop) {
 		{2, "--naming", "drain x --allow y --naming camels"},
 
 		{2, "--cause is empty: give a value, or leave the flag out", "discard --topic orders --reason x --yes --cause="},
-		{2, `--failure-reason is "f,", which has an empty value`, "discard --reason x --yes --failure-reason f,"},
 		{2, "--status is empty", "redrive --status=" + all},
 		{2, "--group is empty", "drain orders.dlq --broker sql --allow orders --group="},
 		{2, "an argument is empty", "redrive 1 ''"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 	if err != nil {
 		return err
 	}
-	bugs := causes["no_repository"].hash + "," + causes["panic"].hash
+	bugs := []string{"--cause", causes["no_repository"].hash, "--cause", causes["panic"].hash}
 	if err := s.tryTooEarly(ctx, bugs); err != nil {
 		return err
 	}
@@ -81,13 +82,17 @@ func (s *session) lookAround() (map[string]cause, error) {
 	return causes, s.types(0, "show", "show", fmt.Sprint(causes["unknown_action"].example))
 }
 
+// redriveOf is the command that redrives causes.
+func redriveOf(causes []string, more ...string) []string {
+	return slices.Concat([]string{"redrive"}, causes, more)
+}
+
 // tryTooEarly redrives before the fix is out: the canary fails, and the campaign stops itself.
-func (s *session) tryTooEarly(ctx context.Context, bugs string) error {
-	if err := s.types(0, "dryrun", "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate), "--dry-run"); err != nil {
+func (s *session) tryTooEarly(ctx context.Context, bugs []string) error {
+	if err := s.types(0, "dryrun", redriveOf(bugs, "--rate", fmt.Sprint(s.rate), "--dry-run")...); err != nil {
 		return err
 	}
-	if err := s.types(5, "canary", "redrive", "--cause", bugs, "--canary", "10", "--reason", "INC-7: is it over?",
-		"--yes"); err != nil {
+	if err := s.types(5, "canary", redriveOf(bugs, "--canary", "10", "--reason", "INC-7: is it over?", "--yes")...); err != nil {
 		return err
 	}
 	paused, err := s.all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Paused}})
@@ -99,7 +104,7 @@ func (s *session) tryTooEarly(ctx context.Context, bugs string) error {
 }
 
 // bringBack redrives after the fix. The service is killed half-way.
-func (s *session) bringBack(ctx context.Context, bugs string) error {
+func (s *session) bringBack(ctx context.Context, bugs []string) error {
 	halfWay := func() error {
 		for ctx.Err() == nil {
 			running, err := s.all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Running}})
@@ -118,9 +123,8 @@ func (s *session) bringBack(ctx context.Context, bugs string) error {
 		}
 		return context.Cause(ctx)
 	}
-	step, err := s.terminal.meanwhile(0, "redrive", halfWay, "redrive", "--cause", bugs, "--rate", fmt.Sprint(s.rate),
-		"--reason",
-		"INC-7: the fix is out", "--yes")
+	step, err := s.terminal.meanwhile(0, "redrive", halfWay, redriveOf(bugs, "--rate", fmt.Sprint(s.rate),
+		"--reason", "INC-7: the fix is out", "--yes")...)
 	s.steps = append(s.steps, step)
 	return err
 }
@@ -156,7 +160,7 @@ func (s *session) handOver() error {
 	if err := s.types(0, "campaigns", "campaigns"); err != nil {
 		return err
 	}
-	return s.types(0, "audit", "audit", "--kind", "discarded,edited", "--newest", "--limit", "5")
+	return s.types(0, "audit", "audit", "--kind", "discarded", "--kind", "edited", "--newest", "--limit", "5")
 }
 
 // types runs a command that must end with a code, and keeps it.

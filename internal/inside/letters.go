@@ -24,6 +24,11 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
 	// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 	OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error)
+	// CausesBySize returns the causes of the letters that f chooses in the order of letters.Store.Groups, without the
+	// first skip of them, at most most. Groups describes letters.MaxListed of them, by Filter.Causes.
+	CausesBySize(ctx context.Context, f Filter, skip, most int) ([]string, error)
+	// CausesBegin returns the causes of the service whose hash begins so, at most most, in the order of their hashes.
+	CausesBegin(ctx context.Context, begin string, most int) ([]string, error)
 	// Arrivals returns the arrivals of each cause, in the order of the causes, at most letters.MaxListed of them. A
 	// letter that arrives again counts each time.
 	Arrivals(ctx context.Context, causes ...string) ([]Arrivals, error)

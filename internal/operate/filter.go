@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -168,6 +169,9 @@ func Pairs(field string, lines []string) (pairs map[string]string, err error) {
 		}
 		if pairs == nil {
 			pairs = map[string]string{}
+		}
+		if other, twice := pairs[key]; twice {
+			return nil, wrongValue(field, line, "the key is given with another value too, "+strconv.Quote(other)+": give one")
 		}
 		pairs[key] = value
 	}

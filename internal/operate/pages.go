@@ -9,9 +9,10 @@ import (
 
 // What the API answers, where it is more than one of the data. A list has the cursor of its next page in Next.
 
-// CausesData are causes.
+// CausesData is a page of causes.
 type CausesData struct {
 	Causes []CauseData `json:"causes"`
+	Next   string      `json:"next,omitempty"`
 }
 
 // LettersData is a page of letters.

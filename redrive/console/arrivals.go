@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	chartCauses   = 5   // that have a colour of their own
-	shownCauses   = 8   // with those that wait and had no arrivals
-	arrivalCauses = 500 // whose arrivals are looked up: those with the most letters
+	chartCauses   = 5    // that have a colour of their own
+	shownCauses   = 8    // with those that wait and had no arrivals
+	arrivalCauses = 5000 // whose arrivals are looked up: those with the most letters
 )
 
 // legend is a cause that the overview names: one with a colour of the chart, or one that waits. Without a link it is the
@@ -28,31 +28,37 @@ type legend struct {
 
 // arrivals draws the chart of the last hour, and names the causes: the newest trouble first.
 func (c *console) arrivals(r *request, v *overview) error {
-	groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Statuses: letters.Statuses(), Limit: arrivalCauses})
+	causes, err := c.desk.Store.Inside().CausesBySize(r.http.Context(), letters.Filter{Statuses: letters.Statuses()}, 0,
+		arrivalCauses)
 	if err != nil {
 		return err
 	}
-	v.HourPart = len(groups) == arrivalCauses
-	causes := make([]string, len(groups))
-	for i, g := range groups {
-		causes[i] = g.Cause
-	}
-	arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), causes...)
-	if err != nil {
-		return err
-	}
-	all, sums := make([]legend, len(groups)), make([]int, 60)
-	for i := range groups {
-		g := &groups[i]
-		one := legend{causeRow: r.causeRow(*g), Waiting: g.All[letters.StatusWaiting], group: g, minutes: arrived[i].PerMinute[:]}
-		for minute, n := range one.minutes {
-			one.LastHour += n
-			sums[minute] += n
+	v.HourPart = len(causes) == arrivalCauses
+	var all []legend
+	sums := make([]int, 60)
+	for some := range slices.Chunk(causes, mostCauses) {
+		groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Causes: some, Statuses: letters.Statuses(),
+			Limit: mostCauses})
+		if err != nil {
+			return err
 		}
-		if v.Hour += one.LastHour; one.New {
-			v.New++
+		arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), some...)
+		if err != nil {
+			return err
 		}
-		all[i] = one
+		for i := range groups {
+			g := &groups[i]
+			minutes := arrived[slices.Index(some, g.Cause)].PerMinute[:] // the groups are in an order of their own
+			one := legend{causeRow: r.causeRow(*g), Waiting: g.All[letters.StatusWaiting], group: g, minutes: minutes}
+			for minute, n := range one.minutes {
+				one.LastHour += n
+				sums[minute] += n
+			}
+			if v.Hour += one.LastHour; one.New {
+				v.New++
+			}
+			all = append(all, one)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b legend) int {
 		return cmp.Or(cmp.Compare(b.LastHour, a.LastHour), cmp.Compare(b.Waiting, a.Waiting))

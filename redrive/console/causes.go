@@ -11,7 +11,10 @@ import (
 
 const (
 	causesShown = 100
-	mostCauses  = letters.MaxListed // whose arrivals one call returns
+	mostCauses  = operate.MostCauses // whose arrivals one call returns
+	mostSkipped = 1_000_000          // before a page of them
+
+	fieldRows, fieldSkip = "rows", "skip" // of an address: how long a list is, and where it begins
 )
 
 // causes lists why letters failed, the most frequent causes first.
@@ -25,7 +28,8 @@ type causes struct {
 	Statuses []statusLink
 	Rows     []causeRow
 	Letters  int
-	More     string // link to a longer list
+	More     string // link to a longer list, or to the next page
+	First    bool   // it begins with the cause that has the most letters
 }
 
 func (c *console) causesOf(r *request) (v causes, err error) {
@@ -34,14 +38,16 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 		return v, err
 	}
 	f.Limit = rows(r.query, causesShown, mostCauses)
-	v.Form = r.filterForm("causes", r.query, "rows")
+	skip, _ := strconv.Atoi(r.query.Get(fieldSkip))
+	skip = min(max(0, skip), mostSkipped)
+	v.Form = r.filterForm("causes", r.query, fieldRows)
 	v.Statuses = statusLinks(f, []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined,
 		letters.StatusDiscarded}, func(f letters.Filter) string { return r.link("causes", operate.FilterValues(f)) })
 	last, err := c.desk.Store.Inside().LastSeq(r.http.Context())
 	if err != nil {
 		return v, err
 	}
-	groups, err := c.desk.Store.Groups(r.http.Context(), f)
+	groups, err := c.desk.Causes(r.http.Context(), f, skip)
 	if err != nil {
 		return v, err
 	}
@@ -67,9 +73,11 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 		v.Letters += g.Count
 		v.Rows = append(v.Rows, row)
 	}
-	if len(groups) == f.Limit && f.Limit < mostCauses {
+	if v.First = skip == 0; len(groups) == f.Limit {
 		q := operate.FilterValues(f)
-		q.Set("rows", strconv.Itoa(mostCauses))
+		if q.Set(fieldRows, strconv.Itoa(mostCauses)); f.Limit == mostCauses {
+			q.Set(fieldSkip, strconv.Itoa(skip+len(groups)))
+		}
 		v.More = r.link("causes", q)
 	}
 	return v, nil
@@ -77,7 +85,7 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 
 // rows is the length of a list that a URL asks for.
 func rows(q url.Values, usual, most int) int {
-	n, err := strconv.Atoi(q.Get("rows"))
+	n, err := strconv.Atoi(q.Get(fieldRows))
 	if err != nil || n < 1 {
 		return usual
 	}

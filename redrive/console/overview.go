@@ -30,7 +30,7 @@ type overview struct {
 	Oldest       time.Time
 	OldestAge    string
 	Hour         int
-	HourPart     bool // of so many causes that not all are counted
+	HourPart     bool // of so many causes that not all are counted: the numbers are the least that there are
 	Chart        template.HTML
 	Top          int
 	New          int // causes whose first letter failed in the last hour

@@ -32,7 +32,7 @@ var (
 	filterFields    = slices.Concat([]string{"status", "class"}, oftenFields, seldomFields, flagFields)
 	selectionFields = slices.Concat(filterFields, operate.SelectionFields)
 	countedFields   = slices.Concat(selectionFields, []string{fieldExact})
-	causesFields    = slices.Concat(filterFields, []string{"rows"})
+	causesFields    = slices.Concat(filterFields, []string{fieldRows, fieldSkip})
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
 	auditFields     = operate.RecordFields
 	reasonForm      = []string{"reason"}

@@ -62,9 +62,7 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 	if err != nil {
 		return nil, wrapped("group", err)
 	}
-	order := slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counted[b].n, counted[a].n), cmp.Compare(counted[b].example, counted[a].example))
-	})
+	order := bySize(counted)
 	order = order[:min(len(order), f.limit())]
 	groups, err := s.groups(ctx, f, order, counted)
 	return groups, wrapped("group", err)
@@ -74,6 +72,13 @@ func (s *Store) Groups(ctx context.Context, f Filter) ([]Group, error) {
 type causeCount struct {
 	n                    int
 	first, last, example int64
+}
+
+// bySize are causes in the order of Groups.
+func bySize(counted map[string]causeCount) []string {
+	return slices.SortedFunc(maps.Keys(counted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counted[b].n, counted[a].n), cmp.Compare(counted[b].example, counted[a].example))
+	})
 }
 
 // countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small

@@ -27,6 +27,13 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 		}
 		list.States = append(list.States, state)
 	}
+	if begin := r.query.Get("begins"); begin != "" {
+		if len(r.query) > 1 {
+			return answer{}, errAlone
+		}
+		found, err := h.Desk.CampaignsBegin(r.http.Context(), begin)
+		return answer{json: h.campaignsData(r, found)}, err
+	}
 	last, err := place(r.query, "campaigns", 2)
 	if err != nil {
 		return answer{}, err
@@ -38,14 +45,19 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 		list.BeforeID = last[1]
 	}
 	found, err := h.Desk.Campaigns.List(r.http.Context(), list)
-	v := operate.CampaignsData{Campaigns: []operate.CampaignData{}}
-	for _, one := range found {
-		v.Campaigns = append(v.Campaigns, h.Desk.Shown(r.person, one))
-	}
+	v := h.campaignsData(r, found)
 	if len(found) == n {
 		v.Next = cursor("campaigns", found[n-1].CreatedAt.Format(time.RFC3339Nano), found[n-1].ID)
 	}
 	return answer{json: v, next: v.Next}, err
+}
+
+func (h *Handler) campaignsData(r *request, found []campaigns.Campaign) operate.CampaignsData {
+	v := operate.CampaignsData{Campaigns: []operate.CampaignData{}}
+	for _, one := range found {
+		v.Campaigns = append(v.Campaigns, h.Desk.Shown(r.person, one))
+	}
+	return v
 }
 
 // campaign sends a campaign and its record.

@@ -19,21 +19,49 @@ func (h *Handler) filter(r *request) (letters.Filter, error) {
 	return f, err
 }
 
+// mostSkipped bounds how many causes a page is behind.
+const mostSkipped = 1_000_000
+
 // causes lists why letters failed.
 func (h *Handler) causes(r *request) (answer, error) {
 	f, err := h.filter(r)
 	if err == nil {
-		f.Limit, err = limit(r.query, letters.MaxListed)
+		f.Limit, err = limit(r.query, operate.MostCauses)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	groups, err := h.Desk.Store.Groups(r.http.Context(), f)
+	skip, err := seqPlace(r.query, "causes")
+	if err != nil {
+		return answer{}, err
+	}
+	if skip > mostSkipped {
+		return answer{}, operate.WrongValue("after", strconv.FormatInt(skip, 10), "use at most "+
+			strconv.Itoa(mostSkipped)+", or choose fewer causes")
+	}
+	if begin := r.query.Get("begins"); begin != "" {
+		if len(r.query) > 1 {
+			return answer{}, errAlone
+		}
+		groups, err := h.Desk.CausesBegin(r.http.Context(), begin)
+		return answer{json: h.causesData(groups)}, err
+	}
+	groups, err := h.Desk.Causes(r.http.Context(), f, int(skip))
+	v := h.causesData(groups)
+	if len(groups) == f.Limit {
+		v.Next = seqCursor("causes", skip+int64(len(groups)))
+	}
+	return answer{json: v, next: v.Next}, err
+}
+
+var errAlone = invalid("begins", "stands alone: leave out the other fields")
+
+func (h *Handler) causesData(groups []letters.Group) operate.CausesData {
 	v := operate.CausesData{Causes: []operate.CauseData{}}
 	for _, g := range groups {
 		v.Causes = append(v.Causes, h.Desk.Cause(g))
 	}
-	return answer{json: v}, err
+	return v
 }
 
 // letters lists letters.

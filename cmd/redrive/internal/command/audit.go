@@ -70,10 +70,10 @@ of that letter's message, from its arrival. The record is never changed: a purge
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVar(&f.MessageIDs, "id", nil, "message id")
-	flags.StringSliceVar(&kinds, "kind", nil, "redriven, succeeded, failed_again, discarded, edited, selected, purged, …")
-	flags.StringSliceVar(&f.By, "who", nil, "person or program")
-	flags.StringSliceVar(&f.RedriveIDs, "redrive-id", nil, "id of a drain or campaign")
+	flags.StringArrayVar(&f.MessageIDs, "id", nil, "message id")
+	flags.StringArrayVar(&kinds, "kind", nil, "redriven, succeeded, failed_again, discarded, edited, selected, purged, …")
+	flags.StringArrayVar(&f.By, "who", nil, "person or program")
+	flags.StringArrayVar(&f.RedriveIDs, "redrive-id", nil, "id of a drain or campaign")
 	flags.StringVar(&since, "since", "", "at or after this time: 2h, 3d, 2026-03-01T12:00:00Z")
 	flags.StringVar(&until, "until", "", "before this time")
 	flags.BoolVar(&f.NewestFirst, "newest", false, "the latest first")

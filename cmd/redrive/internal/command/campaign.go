@@ -26,15 +26,9 @@ func campaignOf(ctx context.Context, d desk, begin string) (campaigns.Campaign, 
 	if c, err := d.CampaignByID(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
 		return c, err
 	}
-	page, err := d.CampaignList(ctx, campaigns.List{Limit: mostCampaigns})
+	found, err := d.CampaignsBegin(ctx, begin)
 	if err != nil {
 		return campaigns.Campaign{}, err
-	}
-	var found []campaigns.Campaign
-	for _, c := range page {
-		if begin != "" && strings.HasPrefix(c.ID, begin) {
-			found = append(found, c)
-		}
 	}
 	switch len(found) {
 	case 0:

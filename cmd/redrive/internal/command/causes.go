@@ -8,6 +8,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
+// mostCauses is how many causes one list has.
+const mostCauses = 100_000
+
 // shortCause is how much of a cause people see: enough to choose it.
 const shortCause = 8
 
@@ -25,7 +28,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
   redrive list --cause 9f3a12bc`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := within("--limit", limit, 1, letters.MaxLimit); err != nil {
+			if err := within("--limit", limit, 1, mostCauses); err != nil {
 				return err
 			}
 			d, err := a.desk(cmd.Context())
@@ -36,10 +39,16 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			if err != nil {
 				return err
 			}
-			f.Limit = limit
-			groups, err := d.Causes(cmd.Context(), f)
-			if err != nil {
-				return err
+			var groups []letters.Group
+			for len(groups) < limit {
+				f.Limit = min(limit-len(groups), operate.MostCauses)
+				page, err := d.Causes(cmd.Context(), f, len(groups))
+				if err != nil {
+					return err
+				}
+				if groups = append(groups, page...); len(page) < f.Limit {
+					break
+				}
 			}
 			t := &screen.Table{Columns: []screen.Column{
 				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
@@ -64,21 +73,24 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 					g.Class.String(), g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
-				a.screen.Note("no letter is waiting or chosen: --status redriven,succeeded,failed_again shows what was redriven, " +
+				a.screen.Note("no letter is waiting or chosen: --status redriven --status succeeded --status failed_again shows what was redriven, " +
 					"--status discarded what was given up")
 				return nil
 			}
 			if !a.json {
 				a.screen.Table(t)
 			}
-			if len(groups) == limit {
-				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more",
-					min(10*limit, letters.MaxLimit))
+			switch {
+			case len(groups) < limit:
+			case limit == mostCauses:
+				a.screen.Note("there may be more causes, with fewer letters: choose by --topic, --handler or --since")
+			default:
+				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more", min(10*limit, mostCauses))
 			}
 			return nil
 		},
 	}
-	chosen.flags(cmd, true)
+	chosen.flags(cmd, a.process.In, true)
 	cmd.Flags().IntVar(&limit, "limit", 100, "the largest number of causes")
 	return cmd
 }

@@ -70,8 +70,8 @@ the service, or by redrive work.`,
 		"look-without-payload, look, operate or approve (default on this machine: operate)")
 	f.StringVar(&s.byHeader, "by-header", "",
 		"header in which a proxy names the person; without a name there is no access")
-	f.StringSliceVar(&s.origins, "origin", nil, "origin that people see, if a proxy changes the Host header")
-	f.StringSliceVar(&s.allow, "allow", nil, "topics that letters may go to; workers have a list of their own in any case")
+	f.StringArrayVar(&s.origins, "origin", nil, "origin that people see, if a proxy changes the Host header")
+	f.StringArrayVar(&s.allow, "allow", nil, "topic that letters may go to; workers have a list of their own in any case")
 	_ = cmd.RegisterFlagCompletionFunc("access",
 		cobra.FixedCompletions([]string{"look-without-payload", "look", "operate", "approve"},
 			cobra.ShellCompDirectiveNoFileComp))

@@ -15,7 +15,8 @@ import (
 
 // desk is where a person works: on a database, as operate.Desk does, or over the API of a console, as remote.Desk does.
 type desk interface {
-	Causes(context.Context, letters.Filter) ([]letters.Group, error)
+	Causes(ctx context.Context, f letters.Filter, skip int) ([]letters.Group, error)
+	CausesBegin(ctx context.Context, begin string) ([]letters.Group, error)
 	Heads(context.Context, letters.Filter) ([]letters.Head, error)
 	HeadOf(ctx context.Context, seq int64) (letters.Head, error)
 	Whole(ctx context.Context, who operate.Person, seq int64, unmasked bool) (operate.Letter, []letters.Event, error)
@@ -30,6 +31,7 @@ type desk interface {
 	Steer(ctx context.Context, who operate.Person, id string, s operate.Steering, rate float64) (campaigns.Campaign,
 		error)
 	CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error)
+	CampaignsBegin(ctx context.Context, begin string) ([]campaigns.Campaign, error)
 	CampaignList(context.Context, campaigns.List) ([]campaigns.Campaign, error)
 	CampaignOf(context.Context, operate.Person, campaigns.Campaign) (operate.CampaignRecord, error)
 

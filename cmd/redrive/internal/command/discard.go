@@ -102,7 +102,7 @@ func (a *app) move(m move) *cobra.Command {
 		}
 		return err
 	}
-	chosen.flags(cmd, false)
+	chosen.flags(cmd, a.process.In, false)
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cmd.Flags().BoolVar(&all, "all", false, m.all)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

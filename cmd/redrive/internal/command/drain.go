@@ -53,7 +53,7 @@ own, so drains of several topics do not disturb each other. Two drains of one to
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&d.allow, "allow", nil, "topic that letters may go to (required)")
+	f.StringArrayVar(&d.allow, "allow", nil, "topic that letters may go to (required)")
 	f.StringVar(&d.to, "to", "", "publish there instead of each letter's own topic")
 	f.Float64Var(&d.rate, "rate", 0, "the largest number of letters per second; 0 is no limit")
 	f.IntVar(&d.most, "max", 0, "the largest number of letters; 0 takes all")
@@ -67,7 +67,7 @@ own, so drains of several topics do not disturb each other. Two drains of one to
 		"Kafka: at its first drain")
 	f.BoolVar(&d.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.BoolVarP(&d.yes, "yes", "y", false, "do not ask")
-	chosen.flags(cmd, false)
+	chosen.flags(cmd, a.process.In, false)
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 )
@@ -35,7 +36,7 @@ By --metadata, recorded outputs of messages that succeeded and have no letter ar
 
 erase does not reach topics of a broker, backups, and old versions of rows that the database keeps: docs/privacy.md says what to do with these.`,
 		Example: `  redrive erase --metadata customer=4711 --reason "request 17" --dry-run
-  redrive erase --id 7f0c2b1e,9a31d0c4 --reason "request 17" --forget-ids --yes`,
+  redrive erase --id 7f0c2b1e --id 9a31d0c4 --reason "request 17" --forget-ids --yes`,
 		Args: arguments(0, 0, "none: flags say whose data are erased"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -79,7 +80,8 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&request.IDs, "id", nil, "message id")
+	f.StringArrayVar(&request.IDs, "id", nil, "message id")
+	idFile(f, a.process.In)
 	f.StringArrayVar(&metadata, "metadata", nil, "metadata key=value")
 	f.StringVar(&keys, "receiver-keys", "keep",
 		"keep: messages that come again are absorbed; remove: they are applied again")
@@ -91,20 +93,15 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 	return cmd
 }
 
-// pairs reads key=value pairs.
+// pairs reads key=value pairs, none of them empty.
 func pairs(list []string) (map[string]string, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	all := make(map[string]string, len(list))
-	for _, pair := range list {
-		key, value, found := strings.Cut(pair, "=")
-		if !found || key == "" || value == "" {
-			return nil, wrong("--metadata is %q: want key=value", pair)
+	all, err := operate.Pairs("metadata", list)
+	for key, value := range all {
+		if value == "" {
+			return nil, wrong("--metadata is %q: want key=value", key+"=")
 		}
-		all[key] = value
 	}
-	return all, nil
+	return all, flagged(err)
 }
 
 // eraser opens what erases: all stores, or an API.

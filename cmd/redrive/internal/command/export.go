@@ -102,7 +102,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			return closed.err()
 		},
 	}
-	chosen.flags(cmd, true)
+	chosen.flags(cmd, a.process.In, true)
 	cmd.Flags().BoolVar(&masked, "masked", false, "mask secrets; such lines cannot be imported")
 	cmd.Flags().BoolVar(&sealed, "sealed", false, "write sealed letters as they are; needs no keys")
 	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"strings"
 	"time"
@@ -23,11 +24,11 @@ type choice struct {
 	seqs     []int64
 }
 
-func (c *choice) flags(cmd *cobra.Command, statuses bool) {
+func (c *choice) flags(cmd *cobra.Command, in io.Reader, statuses bool) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	c.set = f
-	list := func(name, help string) { f.StringSlice(name, nil, help) }
+	list := func(name, help string) { f.StringArray(name, nil, help) }
 	list("cause", "cause, as redrive causes prints it; its first characters will do")
 	list("topic", "origin topic")
 	list("not-topic", "not this origin topic")
@@ -37,6 +38,7 @@ func (c *choice) flags(cmd *cobra.Command, statuses bool) {
 	list("type", "chain of error types")
 	f.String("text", "", "text that the description contains")
 	list("id", "message id")
+	idFile(f, in)
 	f.String("since", "", "failed at or after this time: 2h, 3d, 2026-03-01, 2026-03-01T12:00:00Z")
 	f.String("until", "", "failed before this time")
 	if statuses {
@@ -93,6 +95,11 @@ func (c *choice) filter(ctx context.Context, d desk) (f letters.Filter, err erro
 
 // ofTopic is the Filter of the flags for letters that are in no store. Causes must be whole.
 func (c *choice) ofTopic() (letters.Filter, error) {
+	for _, topic := range c.values()["not-topic"] {
+		if strings.ContainsAny(topic, "\r\n") { // it would leave out nothing
+			return letters.Filter{}, wrong("--not-topic is %q, which no topic is: give the flag once for each topic", topic)
+		}
+	}
 	f, err := operate.ParseFilter(c.values(), time.Now())
 	return f, flagged(err)
 }
@@ -135,31 +142,26 @@ func flagged(err error) error {
 	return wrong("--%w", err)
 }
 
-// wholeCauses returns the hashes that begin as given.
-func wholeCauses(ctx context.Context, d desk, begins []string) ([]string, error) {
-	if len(begins) == 0 {
-		return nil, nil
-	}
-	groups, err := d.Causes(ctx, letters.Filter{Statuses: letters.Statuses(), Limit: letters.MaxLimit})
-	if err != nil {
-		return nil, err
-	}
-	var whole []string
+// wholeCause is how long the hash of a cause is.
+const wholeCause = 32
+
+// wholeCauses returns the hashes that begin as given. A whole one is taken as it is.
+func wholeCauses(ctx context.Context, d desk, begins []string) (whole []string, err error) {
 	for _, begin := range begins {
-		var found []string
-		for _, g := range groups {
-			if begin != "" && strings.HasPrefix(g.Cause, begin) {
-				found = append(found, g.Cause)
-			}
+		if len(begin) == wholeCause {
+			whole = append(whole, begin)
+			continue
 		}
-		switch len(found) {
-		case 0:
+		found, err := d.CausesBegin(ctx, begin)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(found) == 0:
 			return nil, none("--cause is %q, and no cause begins so: redrive causes --status all lists them", begin)
-		case 1:
-			whole = append(whole, found[0])
-		default:
+		case len(found) > 1:
 			return nil, wrong("--cause is %q, and %d causes begin so: give more of it", begin, len(found))
 		}
+		whole = append(whole, found[0].Cause)
 	}
 	return whole, nil
 }

@@ -81,7 +81,11 @@ func (a *app) records(path string, any bool) (records []archive.Record, report i
 	for number := 1; ; number++ {
 		line, readErr := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			r, err := archive.Parse(line)
+			err := readable(line)
+			var r archive.Record
+			if err == nil {
+				r, err = archive.Parse(line)
+			}
 			if err != nil {
 				return nil, report, wrong("%s, line %d: %w", path, number, err)
 			}

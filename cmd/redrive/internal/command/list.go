@@ -81,7 +81,7 @@ Without --status these are the letters that wait. A flag takes one value, as it 
 			return nil
 		},
 	}
-	chosen.flags(cmd, true)
+	chosen.flags(cmd, a.process.In, true)
 	cmd.Flags().IntVar(&limit, "limit", letters.DefaultLimit, "the largest number of letters")
 	cmd.Flags().Int64Var(&chosen.after, "after", 0, "only letters behind this SEQ, in the order asked for")
 	cmd.Flags().BoolVar(&newest, "newest", false, "the latest first")

@@ -28,12 +28,13 @@ func (a *app) purge() *cobra.Command {
 done with them stays. --status says which: redriven, succeeded, failed_again and discarded letters are done with. Letters that
 wait are deleted only if --status waiting asks for it.
 
-With --rule, purge does once what a Retention of the service does again and again. A rule has words such as status=succeeded,discarded, class=permanent,
-reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a letter matches decides.
+With --rule, purge does once what a Retention of the service does again and again. A rule has words such as status=succeeded, class=permanent,
+reason=declined, cause=<hash> and older-than=30d, or keep. A word of several values is there several times. The first rule that a
+letter matches decides.
 
 --dry-run says how many letters would be deleted, by rule if there are rules.`,
-		Example: `  redrive purge --status succeeded,discarded --older-than 30d --reason "retention"
-  redrive purge --rule "reason=suspected_fraud keep" --rule "status=succeeded,discarded older-than=30d" --dry-run
+		Example: `  redrive purge --status succeeded --status discarded --older-than 30d --reason "retention"
+  redrive purge --rule "reason=suspected_fraud keep" --rule "status=succeeded status=discarded older-than=30d" --dry-run
   redrive purge --status discarded --cause 9f3a12bc --older-than 0s --reason "personal data" --yes`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +46,7 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 			case reason == "" && !dryRun:
 				return errNoReason
 			case !chosen.has("status"):
-				return wrong("--status is empty: name the letters to delete, such as succeeded,discarded")
+				return wrong("--status is empty: name the letters to delete, such as succeeded")
 			case olderThan == "":
 				return wrong("--older-than is empty: give an age such as 30d; 0s is every age")
 			}
@@ -99,6 +100,6 @@ reason=declined, cause=<hash> and older-than=30d, or keep. The first rule that a
 		"delete nothing")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	chosen.flags(cmd, true)
+	chosen.flags(cmd, a.process.In, true)
 	return cmd
 }

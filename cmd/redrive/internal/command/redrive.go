@@ -67,11 +67,11 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 	f.IntVar(&r.Concurrency, "concurrency", 1, "letters that a worker publishes at the same time; 1 keeps their order")
 	f.StringVar(&s.notBefore, "not-before", "", "begin in 2h, or at 2026-03-01T22:00:00Z")
 	f.BoolVar(&r.Approval, "approval", false, "wait until a second person approves")
-	f.StringSliceVar(&s.allow, "allow", nil, "topics that letters may go to; workers have a list of their own in any case")
+	f.StringArrayVar(&s.allow, "allow", nil, "topic that letters may go to; workers have a list of their own in any case")
 	f.BoolVar(&s.all, "all", false, "every letter that waits")
 	f.BoolVar(&s.detach, "detach", false, "do not watch")
 	f.BoolVarP(&s.yes, "yes", "y", false, "do not ask")
-	chosen.flags(cmd, true)
+	chosen.flags(cmd, a.process.In, true)
 	return cmd
 }
 

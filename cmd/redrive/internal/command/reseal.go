@@ -55,7 +55,7 @@ Letters that are not sealed yet are sealed with all of their metadata: --clear n
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&r.from, "from", nil, "id of a key: only letters that are sealed with it")
+	f.StringArrayVar(&r.from, "from", nil, "id of a key: only letters that are sealed with it")
 	f.IntVar(&r.most, "max", 0, "the largest number of letters; 0 takes all")
 	f.DurationVar(&r.pause, "pause", 0, "the time between two transactions")
 	a.clearFlag(f)

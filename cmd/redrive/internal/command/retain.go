@@ -81,12 +81,15 @@ func (a *app) retained(rules []string, numbers []int, dryRun bool) error {
 // ruleOf reads a rule of words.
 func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRule, err error) {
 	words := strings.Fields(text)
-	if len(words) == 0 {
+	switch {
+	case len(words) == 0:
 		return rule, wrong("--rule is empty: write status=succeeded older-than=30d")
+	case strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
+		return rule, wrong("--rule is %q: a rule is one line; give --rule once for each", text)
 	}
+	var causes []string
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
-		values := strings.Split(value, ",")
 		switch {
 		case word == "keep":
 			rule.Keep = true
@@ -96,24 +99,21 @@ func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRul
 		}
 		switch name {
 		case "status":
-			for _, status := range values {
-				rule.Statuses = append(rule.Statuses, letters.Status(status))
-			}
+			rule.Statuses = append(rule.Statuses, letters.Status(value))
 		case "class":
-			for _, class := range values {
-				c, err := operate.ParseClass("class", class)
-				if err != nil {
-					return rule, wrong("--rule has class=%s: %w", class, err)
-				}
-				rule.Classes = append(rule.Classes, c)
+			c, err := operate.ParseClass("class", value)
+			if err != nil {
+				return rule, wrong("--rule has class=%s: %w", value, err)
 			}
+			rule.Classes = append(rule.Classes, c)
 		case "reason":
-			rule.Reasons = append(rule.Reasons, values...)
+			rule.Reasons = append(rule.Reasons, value)
 		case "cause":
-			if rule.Causes, err = wholeCauses(ctx, d, values); err != nil {
-				return rule, err
-			}
+			causes = append(causes, value)
 		case "older-than":
+			if rule.OlderThan != 0 {
+				return rule, wrong("--rule has older-than= twice: give one")
+			}
 			if rule.OlderThan, err = age(value); err != nil {
 				return rule, err
 			}
@@ -122,7 +122,8 @@ func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRul
 				word)
 		}
 	}
-	return rule, nil
+	rule.Causes, err = wholeCauses(ctx, d, causes)
+	return rule, err
 }
 
 // everyAge stands for 0s: a rule without an age is refused.

@@ -57,7 +57,7 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.
 func (a *app) clearFlag(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&a.clear, "clear", nil,
+	flags.StringArrayVar(&a.clear, "clear", nil,
 		"metadata key that stays readable in what is sealed now: those of the "+
 			"service's seal.New")
 }

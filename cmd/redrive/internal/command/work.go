@@ -21,7 +21,7 @@ func (a *app) work() *cobra.Command {
 		Long: `work redrives the letters of the service's campaigns through --broker until Ctrl-C, beside other workers if there are any. A
 letter goes only to a topic of --allow. If work is killed, another worker takes its letters after --lease. The letter that was
 being published may come twice, with the same id. Sealed letters need --keys: without, they stay as they are.`,
-		Example: `  redrive work --broker kafka://kafka-1:9092 --allow orders,payments
+		Example: `  redrive work --broker kafka://kafka-1:9092 --allow orders --allow payments
   redrive work --broker sql --allow orders --once`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,7 @@ being published may come twice, with the same id. Sealed letters need --keys: wi
 			return workOnce(ctx, all, worker)
 		},
 	}
-	cmd.Flags().StringSliceVar(&config.Allow, "allow", nil, "topics that letters may go to (required)")
+	cmd.Flags().StringArrayVar(&config.Allow, "allow", nil, "topic that letters may go to (required)")
 	cmd.Flags().IntVar(&config.MaxRedrives, "max-redrives", redrive.DefaultMaxRedrives,
 		"redrives after which a letter "+
 			"is quarantined")

@@ -135,6 +135,15 @@ func (d *Desk) CampaignList(ctx context.Context, l campaigns.List) ([]campaigns.
 	if l.Limit > 0 {
 		q.Set("limit", number(l.Limit))
 	}
+	return d.campaigns(ctx, q)
+}
+
+// CampaignsBegin returns the campaigns whose id begins so, masked.
+func (d *Desk) CampaignsBegin(ctx context.Context, begin string) ([]campaigns.Campaign, error) {
+	return d.campaigns(ctx, url.Values{"begins": {begin}})
+}
+
+func (d *Desk) campaigns(ctx context.Context, q url.Values) ([]campaigns.Campaign, error) {
 	var page operate.CampaignsData
 	err := d.get(ctx, &page, q, "campaigns")
 	all := make([]campaigns.Campaign, len(page.Campaigns))

@@ -11,17 +11,24 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// mostCauses is how many causes a server lists.
-const mostCauses = 500
-
 func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
-// Causes returns causes, masked.
-func (d *Desk) Causes(ctx context.Context, f letters.Filter) (all []letters.Group, err error) {
+// Causes returns a page of causes, masked.
+func (d *Desk) Causes(ctx context.Context, f letters.Filter, skip int) (all []letters.Group, err error) {
 	q := operate.FilterValues(f)
-	if f.Limit > 0 {
-		q.Set("limit", number(min(f.Limit, mostCauses)))
+	q.Set("limit", number(f.Limit))
+	if skip > 0 {
+		q.Set("after", number(skip))
 	}
+	return d.causes(ctx, q)
+}
+
+// CausesBegin returns the causes whose hash begins so.
+func (d *Desk) CausesBegin(ctx context.Context, begin string) (all []letters.Group, err error) {
+	return d.causes(ctx, url.Values{"begins": {begin}})
+}
+
+func (d *Desk) causes(ctx context.Context, q url.Values) (all []letters.Group, err error) {
 	var page operate.CausesData
 	err = d.get(ctx, &page, q, "causes")
 	for _, c := range page.Causes {
