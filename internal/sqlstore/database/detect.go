@@ -52,8 +52,19 @@ func ask(ctx context.Context, db *sql.DB) (version string, err error) {
 	if postgres.State(err) == "" && mysql.Number(err) == 0 && question(`SELECT sqlite_version()`) == nil {
 		return "SQLite " + version, nil
 	}
-	return "", fmt.Errorf("ask the database for its version: %w; see that it answers at the address of the *sql.DB, and is %s",
-		postgres.WithRemedy(err), supported)
+	err = fmt.Errorf("ask the database for its version: %w", postgres.WithRemedy(err))
+	state, number := postgres.State(err), mysql.Number(err)
+	switch {
+	case ctx.Err() != nil:
+		return "", err
+	case state == "28P01" || state == "28000" || number == 1045 || number == 1698:
+		return "", fmt.Errorf("%w; it refuses the user of the *sql.DB: correct the name, the password, or who may log in", err)
+	case state == "3D000" || number == 1049:
+		return "", fmt.Errorf("%w; there is no database of this name: correct the address of the *sql.DB", err)
+	case strings.Contains(err.Error(), "unable to open database file"): // every driver of SQLite says so
+		return "", fmt.Errorf("%w; see that the folder of the file is there, and that this process may write in it", err)
+	}
+	return "", fmt.Errorf("%w; see that it answers at the address of the *sql.DB, and is %s", err, supported)
 }
 
 // versions are what servers answer: a prefix, the words that a version must or must not have, and the least version.

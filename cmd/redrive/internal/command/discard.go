@@ -97,8 +97,7 @@ func (a *app) move(m move) *cobra.Command {
 			a.screen.Line("%s %s", m.done, several(moved, "letter"))
 		}
 		if err == nil && left > 0 {
-			err = partly("%s not %s: another program works on them, or changed them meanwhile", several(left, "letter"),
-				m.done)
+			err = partly("%s not %s: %s", several(left, "letter"), m.done, whyLeft(ctx, d, s, left))
 		}
 		return err
 	}
@@ -107,6 +106,35 @@ func (a *app) move(m move) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, m.all)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
+}
+
+// mostAsked is how many single letters whyLeft asks about.
+const mostAsked = 100
+
+// whyLeft says why letters of a selection are as they were.
+func whyLeft(ctx context.Context, d desk, s operate.Selection, left int) string {
+	leased := 0
+	if len(s.Seqs) > 0 {
+		for _, seq := range s.Seqs[:min(len(s.Seqs), mostAsked)] {
+			if h, err := d.HeadOf(ctx, seq); err == nil && h.LeasedBy != "" {
+				leased++
+			}
+		}
+	} else {
+		f := s.Filter
+		f.Leased = true
+		if now, err := d.Freeze(ctx, f); err == nil {
+			leased = now.Number
+		}
+	}
+	switch {
+	case leased >= left:
+		return "another program works on them"
+	case leased > 0:
+		return fmt.Sprintf("another program works on %d, and the others were changed meanwhile, or are hidden: redrive "+
+			"doctor says what is seen here", leased)
+	}
+	return "they were changed meanwhile, or are hidden: redrive doctor says what is seen here"
 }
 
 // moveReport is what a move did. The number of those that it changed has the name of what it did.

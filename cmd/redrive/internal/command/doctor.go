@@ -130,6 +130,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	if known > 0 {
 		d.note("tables", nil, "as this command knows them")
 	}
+	d.seen(ctx, db)
 	store, err := d.app.storeOn(ctx, db)
 	if err != nil {
 		d.note("letters", err, "")
@@ -143,6 +144,28 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 		err = fmt.Errorf("this role can look, and change nothing: %w", err)
 	}
 	d.note("rights", err, "this role can look and act")
+}
+
+// seen says which tables this role sees in part, or may not use.
+func (d *diagnosis) seen(ctx context.Context, db *sql.DB) {
+	for _, is := range []struct {
+		check string
+		ask   func(context.Context, *sql.DB) ([]string, error)
+		says  string
+	}{
+		{"rows", connect.Hidden, "row-level security is on for this role, which sees only the rows of %s that a policy " +
+			"shows: letters may wait that no command here lists; use a role with BYPASSRLS, or add a policy for it"},
+		{"tables", connect.MayNotLook, "this role may not read %s: GRANT SELECT on them"},
+		{"tables", connect.MayNotWork, "this role may read %s, and change nothing: GRANT INSERT and UPDATE on them"},
+	} {
+		tables, err := is.ask(ctx, db)
+		if err == nil && len(tables) > 0 {
+			err = fmt.Errorf(is.says, strings.Join(tables, ", "))
+		}
+		if err != nil {
+			d.note(is.check, err, "")
+		}
+	}
 }
 
 func (d *diagnosis) clocks(ctx context.Context, db *sql.DB) {

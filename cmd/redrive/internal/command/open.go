@@ -42,6 +42,13 @@ func (a *app) storeOn(ctx context.Context, db *sql.DB) (*letters.Store, error) {
 	if err := connect.Require(ctx, db, lettersTables); err != nil {
 		return nil, err
 	}
+	hidden, err := connect.Hidden(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if len(hidden) > 0 {
+		a.screen.Note("row-level security may hide letters from this role: redrive doctor names the tables")
+	}
 	if err := a.knownService(ctx, db); err != nil {
 		return nil, err
 	}

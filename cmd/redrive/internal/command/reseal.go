@@ -123,6 +123,11 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 		return partly("%s not opened, and left as they are: add their keys to %q, or compare the letters with a backup",
 			several(report.Closed, "letter"), a.settings.keys)
 	case view.Left > 0:
+		f.Leased = true
+		if n, err := store.Count(ctx, f); err != nil || n == 0 {
+			return errors.Join(err, partly("%s left, which were changed meanwhile, or are hidden: redrive doctor says what is "+
+				"seen here", several(view.Left, "letter")))
+		}
 		return partly("%s left, because a program works on them: run reseal again", several(view.Left, "letter"))
 	}
 	return nil

@@ -109,6 +109,10 @@ func Require(ctx context.Context, db *sql.DB, component string) error {
 		}
 		switch v.State() {
 		case "missing":
+			if hidden, err := Hidden(ctx, db); err != nil || slices.Contains(hidden, "spillway_schema") {
+				return errors.Join(err, errors.New("row-level security hides the rows of spillway_schema from this role, so "+
+					"that it seems to have no tables: use a role with BYPASSRLS, or add a policy that shows them"))
+			}
 			return fmt.Errorf("%w: the tables of %s are not in this database: its service makes them when it starts; is --db "+
 				"the service's database?", ErrMissing, v.Component)
 		case "older":
