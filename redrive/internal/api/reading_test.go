@@ -3,6 +3,7 @@ package api_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -115,4 +116,17 @@ func TestRights(t *testing.T) {
 	d.get("/").want(t, http.StatusOK, `"service":"shop"`, `"right":"approve"`, `"tables":{"campaign_events":1`)
 	all := fmt.Sprint(d.get("/campaigns").body)
 	testkit.Check(t, all == "{\"campaigns\":[]}\n", "%v", all)
+}
+
+// Feature V13: an address that is there for one method says so, also where an address with a name in it would match.
+func TestMethods(t *testing.T) {
+	d := newDesk(t)
+	for path, allowed := range map[string]string{"/policies/freeze": "POST", "/policies/thaw": "POST",
+		"/erasures/plan": "POST", "/policies/nightly": "GET", "/letters": "GET", "/letters/count": "GET",
+		"/campaigns": "GET, POST", "/letters/1/payload": "GET, POST"} {
+		r := d.send(httptest.NewRequest(http.MethodDelete, api.Prefix+path, nil)).want(t, http.StatusMethodNotAllowed)
+		testkit.Check(t, r.Header.Get("Allow") == allowed, "%s allows %q, want %q", path, r.Header.Get("Allow"), allowed)
+	}
+	r := d.get("/policies/freeze").want(t, http.StatusMethodNotAllowed)
+	testkit.Check(t, r.Header.Get("Allow") == "POST", "%q", r.Header.Get("Allow"))
 }

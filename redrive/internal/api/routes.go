@@ -66,10 +66,11 @@ func routes() []route { return slices.Concat(reading(), deciding()) }
 // match returns the route of a path within the API and the values of the path, or the methods that the path has.
 func (h *Handler) match(method, path string) (found *route, values map[string]string, allowed []string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
+	whole := slices.ContainsFunc(h.table, func(r route) bool { return r.pattern == "/"+strings.Join(parts, "/") })
 	for i := range h.table {
 		candidate := &h.table[i]
 		values, ok := Values(candidate.pattern, parts)
-		if !ok {
+		if !ok || whole && strings.Contains(candidate.pattern, "{") { // an address without a name in it is itself alone
 			continue
 		}
 		if method == candidate.method || method == http.MethodHead && candidate.method == get {

@@ -131,6 +131,12 @@ func (p *Page) Click(selector string) {
 	}
 }
 
+// Print shows the page as it is printed.
+func (p *Page) Print() {
+	p.t.Helper()
+	p.call("Emulation.setEmulatedMedia", map[string]any{"media": "print"}, nil)
+}
+
 // Type types into the first element that a CSS selector finds.
 func (p *Page) Type(selector, text string) {
 	p.t.Helper()
