@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // ErrNotLetter is returned by Decode for a message that carries no failure of Spillway or of another writer of dead
@@ -60,6 +61,7 @@ func hasFailure(metadata message.Metadata) bool {
 
 // decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg.
 func decode(msg *message.Message, added writers) Letter {
+	foreign.Strip(msg.Metadata)
 	if added == 0 { // as good as every message, before its first failure
 		return Letter{Original: msg}
 	}

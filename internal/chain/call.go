@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its
@@ -189,8 +190,8 @@ func (c *Call) Restore() {
 	m.SetContext(c.Ctx)
 }
 
-// Original returns a copy of the message as it arrived, with the context that it had. The copy shares nothing with the
-// call.
+// Original returns a copy of the message as it was sent: as it arrived, with the context that it had, and without what
+// brokers and adapters added on the way. The copy shares nothing with the call.
 func (c *Call) Original() *message.Message {
 	var payload message.Payload
 	if c.arrived != nil { // an empty payload stays empty: brokers distinguish it from none
@@ -202,6 +203,7 @@ func (c *Call) Original() *message.Message {
 	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
 	if !c.nilMeta {
 		original.Metadata = c.copyMetadata()
+		foreign.Strip(original.Metadata)
 	}
 	return original
 }

@@ -96,3 +96,22 @@ func TestRequeueThroughChains(t *testing.T) {
 		t.Errorf("a failure is %s", seen)
 	}
 }
+
+// Decision 29: a message that was delivered again is the same message, whatever broker and adapter added to it; and what
+// they added is in no copy.
+func TestAddedIsNotTheProducers(t *testing.T) {
+	msg := message.NewMessage("m", []byte("body"))
+	msg.Metadata = message.Metadata{"tenant": "acme"}
+	again := msg.Copy()
+	again.Metadata["_watermill_amqp_redelivered"], again.Metadata["x-acquired-count"] = "true", "2"
+	first, second := Keep(msg), Keep(again)
+	one, _ := first.Fingerprint()
+	two, _ := second.Fingerprint()
+	if one != two || len(second.Original().Metadata) != 1 || len(again.Metadata) != 3 {
+		t.Errorf("the same %t, a copy has %v, the message %v", one == two, second.Original().Metadata, again.Metadata)
+	}
+	second.Restore()
+	if len(again.Metadata) != 3 {
+		t.Errorf("the handler sees %v", again.Metadata)
+	}
+}

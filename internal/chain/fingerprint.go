@@ -1,8 +1,12 @@
 package chain
 
-import "hash/maphash"
+import (
+	"hash/maphash"
 
-// Fingerprint is a hash of a message as it arrived: its id, payload and metadata. It is of this process.
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+)
+
+// Fingerprint is a hash of a message as it was sent: its id, payload and metadata. It is of this process.
 type Fingerprint [2]uint64
 
 var fingerprintSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -23,6 +27,9 @@ func (c *Call) Fingerprint() (of Fingerprint, ok bool) {
 		}
 		of[i] = h.Sum64()
 		for _, p := range c.metadata { // in any order
+			if foreign.Added(p.key, p.value) {
+				continue
+			}
 			h.Reset()
 			maphash.WriteComparable(&h, p)
 			of[i] += h.Sum64()

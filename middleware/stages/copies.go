@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -109,6 +110,9 @@ func (t *stageTopic) identify(msg *message.Message) (id identity, named, ok bool
 			continue // a broker can add metadata when it redelivers
 		}
 		for key, value := range msg.Metadata { // in any order
+			if foreign.Added(key, value) {
+				continue
+			}
 			h.Reset()
 			field(&h, key)
 			field(&h, value)

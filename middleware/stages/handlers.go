@@ -181,13 +181,7 @@ func (h *handler) lacksMiddlewares() error {
 	if h.extends == nil || len(h.topics) == 0 {
 		return nil
 	}
-	live, known := foreign.Middlewares(h.extends, h.name)
-	staged, _ := foreign.Middlewares(h.extends, h.inRouter())
-	if !known {
-		return cannotExtend(h.name, errors.New("this version of Watermill does not show which middlewares it has of its "+
-			"own, that its stages may lack: keep the older version, or use AddHandler"))
-	}
-	if own := live - staged; own > 0 {
+	if own := foreign.Middlewares(h.extends, h.name) - foreign.Middlewares(h.extends, h.inRouter()); own > 0 {
 		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
 			"add them after Extend, to the handler that Extend returns too", own))
 	}

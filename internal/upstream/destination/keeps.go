@@ -2,7 +2,6 @@ package destination
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -21,7 +20,7 @@ const swallowed = "its broker drops a message whose id it has had before, withou
 
 // CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids,
 // confirms nothing, or trims one of the topics. Known are publishers that have the method Deduplicates, and those of
-// watermill-nats and watermill-redisstream. What is not known of these is an error too.
+// watermill-nats and watermill-redisstream.
 func CheckKeeps(pub message.Publisher, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
@@ -48,19 +47,9 @@ func checkDuplicates(pub message.Publisher) error {
 			return nil
 		}
 	}
-	var known foreign.Publisher
-	isAny(pub, func(each *foreign.Publisher) bool {
-		known = *each
-		return each.Deduplicates != "" || each.Unknown != ""
-	})
-	switch {
-	case known.Deduplicates != "":
-		return fmt.Errorf("the publisher %T has %s: %s; set %s to false for this publisher, or give another one", pub,
-			known.Deduplicates, swallowed, known.Deduplicates[strings.LastIndex(known.Deduplicates, ".")+1:])
-	case known.Unknown != "":
-		return fmt.Errorf("the publisher %T: %s is not as Spillway knows it, so it cannot see whether the broker drops "+
-			"messages that it confirmed; keep the module's older version, or give a publisher around it whose method "+
-			"Deduplicates() returns false, if it keeps all", pub, known.Unknown)
+	if isAny(pub, func(known *foreign.Publisher) bool { return known.Deduplicates }) {
+		return fmt.Errorf("the publisher %T has JetStreamConfig.TrackMsgId: %s; set TrackMsgId to false for this "+
+			"publisher, or give another one", pub, swallowed)
 	}
 	return nil
 }

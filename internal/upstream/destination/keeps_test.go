@@ -7,7 +7,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 type says struct {
@@ -45,12 +44,4 @@ func TestCheckKeeps(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-// Decision 28, promise P1: a publisher that nobody can see into is refused, unless one around it knows better.
-func TestCheckKeepsUnknown(t *testing.T) {
-	known := destination.Known(t, &foreign.Publisher{Unknown: "the field config.Drops"})
-	testkit.Says(t, destination.CheckKeeps(known), "config.Drops is not as Spillway knows it")
-	testkit.Says(t, destination.CheckKeeps(around{known}), "config.Drops")
-	testkit.NoError(t, destination.CheckKeeps(says{known, false}))
 }

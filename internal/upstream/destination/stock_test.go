@@ -70,18 +70,6 @@ func stockForTest(t *testing.T) {
 	t.Cleanup(func() { publisherOf = foreign.PublisherOf })
 }
 
-// Known returns a publisher of which this is known.
-func Known(t *testing.T, known *foreign.Publisher) message.Publisher {
-	publisherOf = func(v reflect.Value) *foreign.Publisher {
-		if _, ok := own(v); ok {
-			return known
-		}
-		return foreign.PublisherOf(v)
-	}
-	t.Cleanup(func() { publisherOf = foreign.PublisherOf })
-	return &looking{}
-}
-
 func own(v reflect.Value) (p *looking, ok bool) {
 	if v.Type() != reflect.TypeFor[looking]() {
 		return nil, false

@@ -5,8 +5,7 @@
 // One rule holds for versions. A row names a module path without the element of its major version, and the major
 // versions for which a test has shown that the row is right. A row is used for every major version: a check that no
 // longer checks would be worse. A major version that the row does not name, and a field that is not there, are misses.
-// Each miss is logged once in a process (foreign_unknown), and docs/events.md says what to do. A log line is no guard:
-// where what cannot be read guards against loss, the start fails (Publisher.Unknown, Middlewares, WritesNames).
+// Each miss is logged once in a process (foreign_unknown), and docs/events.md says what to do.
 //
 // Each row has a test with the real module: facts_test.go here, or, for modules that the library does not require, the
 // tests in lab/proofs/foreign. TestRowsHaveFacts fails for a row without one.

@@ -1,9 +1,6 @@
 package foreign
 
-import (
-	"reflect"
-	"strings"
-)
+import "reflect"
 
 // Publisher is what is known of a publisher of Watermill's modules.
 type Publisher struct {
@@ -13,12 +10,10 @@ type Publisher struct {
 	Looks bool
 	// Unconfirmed means that the broker confirms nothing and keeps nothing.
 	Unconfirmed bool
-	// Deduplicates is the setting with which the broker drops a message whose id it has had before, or "".
-	Deduplicates string
+	// Deduplicates means that the broker drops a message whose id it has had before.
+	Deduplicates bool
 	// Into is the topic that takes all messages, whatever topic they are for, or "".
 	Into string
-	// Unknown is what the library cannot see of the publisher, so that it cannot know whether it loses messages; or "".
-	Unknown string
 
 	lengths func(topic string) int64
 }
@@ -37,36 +32,16 @@ var publishers = []struct {
 }{
 	{row{watermillPath, []int{1}, "pubsub/gochannel", "GoChannel"}, func(_ view, p *Publisher) { p.Creates = true }},
 	{row{watermillPath, []int{1}, "components/forwarder", "Publisher"}, func(v view, p *Publisher) {
-		p.sees(v, reflect.String, "config", "ForwarderTopic")
 		p.Into = v.string("config", "ForwarderTopic")
 	}},
 	{row{watermillPath + "-redisstream", []int{1}, "pkg/redisstream", "Publisher"}, func(v view, p *Publisher) {
-		p.sees(v, reflect.Map, "config", "Maxlens")
-		p.sees(v, reflect.Int64, "config", "DefaultMaxlen")
 		p.Creates = true
 		p.lengths = v.redisLength
 	}},
 	{row{watermillPath + "-nats", []int{2}, "pkg/nats", "Publisher"}, func(v view, p *Publisher) {
-		tracked := "TrackMsgID"
-		if !v.at("config", "JetStream", tracked).IsValid() {
-			tracked = "TrackMsgId" // before v2.2.0
-		}
-		p.sees(v, reflect.Bool, "config", "JetStream", "Disabled")
-		p.sees(v, reflect.Bool, "config", "JetStream", tracked)
 		p.Unconfirmed = v.bool("config", "JetStream", "Disabled")
 		p.Looks = v.bool("config", "JetStream", "AutoProvision") && !p.Unconfirmed
-		if v.bool("config", "JetStream", tracked) && v.natsHasIDs() {
-			p.Deduplicates = "JetStreamConfig.TrackMsgID"
-		}
-	}},
-	{row{watermillPath + "-nats", []int{2}, "pkg/jetstream", "Publisher"}, func(v view, p *Publisher) {
-		if v.v.NumField() == 5 { // before v2.2.0 it could not track ids
-			return
-		}
-		p.sees(v, reflect.Bool, "trackMsgID")
-		if v.bool("trackMsgID") {
-			p.Deduplicates = "PublisherConfig.TrackMessageID"
-		}
+		p.Deduplicates = v.bool("config", "JetStream", "TrackMsgId") && v.natsHasIDs()
 	}},
 	{row{watermillPath + "-googlecloud", []int{1}, "pkg/googlecloud", "Publisher"}, func(v view, p *Publisher) {
 		p.Looks = !v.bool("config", "DoNotCheckTopicExistence")
@@ -75,9 +50,6 @@ var publishers = []struct {
 }
 
 const watermillPath = "github.com/ThreeDotsLabs/watermill"
-
-// losing are modules whose publishers can lose messages that they took.
-var losing = []string{watermillPath + "-nats", watermillPath + "-redisstream"}
 
 // PublisherOf returns what is known of a publisher, given its value behind its pointer, or nil.
 func PublisherOf(v reflect.Value) *Publisher {
@@ -88,19 +60,7 @@ func PublisherOf(v reflect.Value) *Publisher {
 			return p
 		}
 	}
-	for _, module := range losing {
-		if strings.HasPrefix(v.Type().PkgPath()+"/", module+"/") && reflect.PointerTo(v.Type()).Implements(publisher) {
-			return &Publisher{Unknown: "the type " + v.Type().String()}
-		}
-	}
 	return nil
-}
-
-// sees makes p Unknown if what guards against loss cannot be read.
-func (p *Publisher) sees(v view, kind reflect.Kind, path ...string) {
-	if field := v.at(path...); !field.IsValid() || field.Kind() != kind {
-		p.Unknown = "the field " + strings.Join(path, ".") + " of " + v.row.String()
-	}
 }
 
 // redisLength reads the lengths that redisstream.PublisherConfig gives to streams.

@@ -20,25 +20,21 @@ func CloseTimeout(router *message.Router) time.Duration {
 	return view{&routerRow, reflect.ValueOf(router).Elem()}.duration("config", "CloseTimeout")
 }
 
-// Middlewares counts the middlewares that a handler of the router has for itself. Watermill does not export them: known
-// is false if they cannot be seen.
-func Middlewares(router *message.Router, handler string) (n int, known bool) {
+// Middlewares counts the middlewares that a handler of the router has for itself. Watermill does not export them.
+func Middlewares(router *message.Router, handler string) (n int) {
 	list, ok := view{&routerRow, reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
 		return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct
 	}, "middlewares")
 	if !ok {
-		return 0, false
+		return 0
 	}
 	for i := range list.Len() {
 		one := view{&middlewareRow, list.Index(i)}
-		if !one.at("HandlerName").IsValid() || !one.at("IsRouterLevel").IsValid() {
-			return 0, false
-		}
 		if name, all := one.string("HandlerName"), one.bool("IsRouterLevel"); name == handler && !all {
 			n++
 		}
 	}
-	return n, true
+	return n
 }
 
 // Subscribers returns the subscribers of the router's handlers, which Watermill does not export: interface values that
@@ -70,10 +66,6 @@ var (
 	})
 )
 
-// WritesNames reports whether the names can be written. Without them an effect of a message out of a stage would be
-// another consumer's.
-func WritesNames() bool { return !unread(handlerName) && !unread(subscribeTopic) }
-
 // Within returns ctx with the names that a router leaves in the contexts of a handler's messages.
 func Within(ctx context.Context, handler, topic string) context.Context {
 	return context.WithValue(WithHandler(ctx, handler), subscribeTopic, topic)
@@ -91,14 +83,10 @@ func KeyOf(name string, get func(context.Context)) any {
 	get(read)
 	if read.key == nil {
 		note(name, "the key that it reads in a context")
-		return new(nothing)
+		return new(byte)
 	}
 	return read.key
 }
-
-type nothing byte
-
-func unread(key any) bool { _, is := key.(*nothing); return is }
 
 // reading is a context that remembers which key was read.
 type reading struct {

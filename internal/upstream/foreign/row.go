@@ -81,20 +81,15 @@ type view struct {
 	v   reflect.Value
 }
 
-// at returns a field, or the zero Value if it is not there.
-func (s view) at(path ...string) reflect.Value {
+func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
 	v := s.v
 	for _, name := range path {
 		if v.Kind() != reflect.Struct {
-			return reflect.Value{}
+			v = reflect.Value{}
+			break
 		}
 		v = v.FieldByName(name)
 	}
-	return v
-}
-
-func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
-	v := s.at(path...)
 	if !v.IsValid() || !ok(v) {
 		note(s.row.String(), "the field "+strings.Join(path, "."))
 		return reflect.Value{}, false
