@@ -80,6 +80,15 @@ var (
 	ConsumersVanished = event(isError, "consumers_vanished",
 		"The broker has no consumer of the queue any more, and said "+
 			"nothing: consuming begins again", Queue)
+	// each: If the queue was not deleted: lower `MaxHold`, or raise the broker's `consumer_timeout`.
+	ConsumerLost = event(isInfo, "consumer_lost",
+		"The broker ended a consumer or its channel: what was not settled comes again, and consuming begins again", Queue)
+	// each: Set `x-delivery-limit` to -1, or let the user write to the default exchange.
+	ReturnRefused = event(isError, "return_refused", "The queue drops a message that is returned once more, and it could "+
+		"not be published again: it is held", Queue, MessageID)
+	// once: Let all messages of a key have the same priority, or none.
+	PriorityReorders = event(isError, "priority_reorders", "The queue delivers by priority: messages of a key whose "+
+		"priorities differ come out of their order", Queue, MessageID, "priority")
 	// once: nothing
 	PositionMoved = event(isInfo, "position_moved", "The position is valid on another server: its transaction ids go "+
 		"on from those of the old server", Topic, ConsumerGroup)

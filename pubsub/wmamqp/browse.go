@@ -19,6 +19,9 @@ func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*messag
 		return err
 	}
 	queue := s.config.AMQP.Queue.GenerateName(topic)
+	if _, err := sourceOf(conn, queue, nil); err != nil {
+		return fmt.Errorf("wmamqp: browse queue %q: %w", queue, err)
+	}
 	looking, stop := context.WithCancel(ctx)
 	defer stop()
 	deliveries, ended := make(chan amqp091.Delivery), make(chan error, 1)
@@ -32,7 +35,7 @@ func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*messag
 			if looking.Err() != nil { // it was on its way
 				continue
 			}
-			msg, err := unmarshal(s.config.AMQP.Marshaler, d)
+			msg, err := s.config.AMQP.Marshaler.Unmarshal(d)
 			if err != nil {
 				unreadable = err
 				stop()

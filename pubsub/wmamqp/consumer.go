@@ -3,16 +3,14 @@ package wmamqp
 import (
 	"context"
 	"crypto/rand"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -22,6 +20,7 @@ type consumer struct {
 	sub   *subscription
 	of    *Subscriber
 	topic string
+	asks  bool // the broker what the queue is: one of a subscription's does
 
 	prefetch  int        // 1 while something that the handler needs is away
 	valve     gate.Valve // of a consumer that fetches more
@@ -35,16 +34,17 @@ type consumer struct {
 	channel    *amqp091.Channel
 	watched    atomic.Pointer[amqp091.Channel] // the same, for watch
 	deliveries <-chan amqp091.Delivery
-	lost       <-chan *amqp091.Error // closed when the channel is lost, with its connection or alone
+	lost       <-chan struct{} // closed when the channel is lost, alone or with its connection, or the broker cancels
+	cancelled  <-chan struct{} // closed when the consumer was cancelled; nil until cancel is called
+	again      []*delivery     // nacked, and neither returned nor settled: they are delivered again from here
 	placements
 
 	full sync.Once // see takesNoMore
-	none sync.Once // see getsNone
 }
 
 // begin declares the queue and begins to consume it, on a channel of its own.
 func (c *consumer) begin() error {
-	inner, _, err := c.of.inner(c.sub.queue, c.prefetch, c.sub.config.Logger)
+	inner, topology, err := c.of.inner(c.sub.queue, c.prefetch, c.sub.config.Logger)
 	if err != nil {
 		return err
 	}
@@ -56,11 +56,18 @@ func (c *consumer) begin() error {
 	if err != nil {
 		return err
 	}
+	if c.asks {
+		found, err := sourceOf(conn, c.sub.queue, topology.arguments(c.sub.config.AMQP.Queue.Arguments))
+		if err != nil {
+			return err
+		}
+		c.sub.source.Store(&found)
+	}
 	channel, err := conn.Channel()
 	if err != nil {
 		return err
 	}
-	lost := channel.NotifyClose(make(chan *amqp091.Error, 1))
+	lost := c.watchChannel(conn, channel)
 	consume := c.sub.config.AMQP.Consume
 	if err = channel.Qos(c.prefetch, consume.Qos.PrefetchSize, consume.Qos.Global); err == nil {
 		c.tag = consume.Consumer
@@ -75,8 +82,9 @@ func (c *consumer) begin() error {
 		_ = channel.Close()
 		return err
 	}
-	c.channel, c.lost, c.host = channel, lost, conn.Config.Vhost
+	c.channel, c.lost, c.host, c.cancelled, c.again = channel, lost, conn.Config.Vhost, nil, nil
 	c.watched.Store(channel)
+	c.sub.lost.Store(false)
 	c.resumed()
 	c.placements.begin(c)
 	return nil
@@ -97,10 +105,51 @@ func (c *consumer) run() {
 	c.getsNone()
 }
 
-// getsNone ends the consumer at the broker, which keeps what is not acked until the channel is closed. Otherwise the
-// consumer could get one more message, and the queue would count it: for one that is acked in the grace, or one that
-// another consumer requeues.
-func (c *consumer) getsNone() { c.none.Do(func() { _ = c.channel.Cancel(c.tag, true) }) }
+// watchChannel returns what is closed when the channel can settle nothing any more: it is lost, or the broker cancelled
+// its consumer. RabbitMQ cancels when the queue is deleted, and from 4.3 on when a message of a quorum queue is not
+// settled within the consumer_timeout. The channel stays open then, and others get the message.
+func (c *consumer) watchChannel(conn *amqp091.Connection, channel *amqp091.Channel) <-chan struct{} {
+	closes, cancels := channel.NotifyClose(make(chan *amqp091.Error, 1)), channel.NotifyCancel(make(chan string, 1))
+	lost := make(chan struct{})
+	go func() {
+		defer close(lost)
+		var reason error
+		select {
+		case err := <-closes:
+			if err != nil {
+				reason = err
+			}
+		case _, open := <-cancels:
+			if open {
+				reason = errCancelled
+			} else if err := <-closes; err != nil {
+				reason = err
+			}
+		}
+		// the log has a line of a lost connection, and one for all consumers that go at once
+		if reason != nil && !conn.IsClosed() && c.sub.lost.CompareAndSwap(false, true) {
+			logging.ConsumerLost.Write(c.sub.config.Logger, reason, logging.Fields{logging.Queue: c.sub.queue})
+		}
+	}()
+	return lost
+}
+
+// cancel ends the consumer at the broker, which keeps what is not acked until the channel is closed. It does not wait.
+func (c *consumer) cancel() <-chan struct{} {
+	if c.cancelled == nil {
+		done, channel, tag := make(chan struct{}), c.channel, c.tag
+		go func() { defer close(done); _ = channel.Cancel(tag, false) }()
+		c.cancelled = done
+	}
+	return c.cancelled
+}
+
+// getsNone cancels the consumer at the end of the subscription. Otherwise it could get one more message, and the queue
+// would count it: for one that is acked in the grace, or one that another consumer requeues.
+func (c *consumer) getsNone() {
+	cancelled := c.cancel()
+	go func() { <-cancelled; c.takesNoMore() }()
+}
 
 // beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is
 // deleted. It reports false when the subscription has ended, or a connection that was given to us was closed.
@@ -132,30 +181,43 @@ func (c *consumer) beginAgain() bool {
 // none.
 func (c *consumer) takesNoMore() { c.full.Do(c.sub.taking.Done) }
 
-// end lets go of the broker. What is not acked it has back when the channel is closed; to nack it would be to be given
-// it again, or what stands behind it.
-func (c *consumer) end() { _ = c.channel.Close() }
-
-// unmarshal makes a message of what the broker sent. It keeps the broker's count out of the message: it is the
-// Delivery's, and with it every redelivery would be another message to a comparison, such as that of the dead-letter
-// store.
-func unmarshal(marshaler amqp.Marshaler, d amqp091.Delivery) (*message.Message, error) {
-	if count, found := d.Headers[deliveryCount]; found {
-		if _, isText := count.(string); !isText {
-			d.Headers = maps.Clone(d.Headers)
-			delete(d.Headers, deliveryCount)
+// end lets go of the broker. What is not acked it has back when the channel is closed, in its place. Where a closed
+// channel counts and a nack does not, it is nacked before, so that a deployment is no crash. The consumer is cancelled
+// then: it would be given the same again, or what stands behind.
+func (c *consumer) end() {
+	source := c.sub.source.Load()
+	switch {
+	case source == nil || c.channel.IsClosed():
+	case source.limit >= 0:
+		<-c.cancel()
+		for d := range c.deliveries { // fetched, and no handler had it
+			c.keeps(&d)
 		}
+		for _, d := range append(c.back, c.again...) {
+			c.keeps(d.broker)
+		}
+		for _, d := range c.kept {
+			if source.drops(d) {
+				c.giveBack(d, d.MessageId)
+			}
+		}
+	case source.nackIsFree:
+		<-c.cancel()
+		_ = c.channel.Nack(0, true, true) // all that are open
 	}
-	return marshaler.Unmarshal(d)
+	if c.cancelled != nil { // on a channel that is closed it would cost the connection
+		<-c.cancelled
+	}
+	_ = c.channel.Close()
 }
 
 // pass hands a message to the router and its settlement to the broker. What is not acked when the subscription ends
 // stays with the channel.
 func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
-	msg, err := unmarshal(c.sub.config.AMQP.Marshaler, *broker)
+	msg, err := c.sub.config.AMQP.Marshaler.Unmarshal(*broker)
 	if err != nil { // Marshaler reads everything
 		c.pause()
-		_ = broker.Nack(false, true)
+		c.giveBack(broker, broker.MessageId)
 		return
 	}
 	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(),
@@ -178,6 +240,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		return
 	case <-c.sub.ctx.Done():
 		cancel()
+		c.keeps(broker)
 		c.keep()
 		return
 	}
@@ -186,7 +249,6 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		case <-ends: // the handler may finish, and the broker sends nothing more meanwhile
 			ends = nil
 			c.getsNone()
-			c.takesNoMore()
 		case <-c.wake:
 			if c.isPlacing(d) {
 				return
@@ -210,7 +272,6 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 		case <-c.sub.drain.Work.Done():
 			if c.leaves(d) {
 				c.getsNone()
-				c.takesNoMore()
 				if !c.outlived(d) {
 					c.keep()
 				}

@@ -29,6 +29,9 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 	arguments, rest := learn(wanted, refusal, func(arguments amqp091.Table) error {
 		return declare(conn, queue, arguments)
 	})
+	if arguments[amqp091.QueueTypeArg] == amqp091.QueueTypeStream {
+		return streamRefused(queue, undrained)
+	}
 	fields := logging.Fields{logging.Queue: queue, logging.Error: refusal.Error()}
 	if dropping := drops(arguments, majorVersion(conn.Properties)); dropping != "" {
 		if !p.config.AllowLossyTopics {
@@ -153,7 +156,6 @@ func inequivalent(err error) (name string, current any, ok bool) {
 var losing = map[string]string{
 	amqp091.QueueMessageTTLArg: "its letters expire",
 	amqp091.QueueTTLArg:        "it is deleted when it is not used",
-	amqp091.StreamMaxAgeArg:    "its letters expire",
 	deliveryLimit:              "a letter is dropped when it was requeued that often",
 	durable:                    "it is gone when the broker starts again",
 	autoDelete:                 "it is deleted with its last consumer",

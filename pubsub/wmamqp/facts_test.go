@@ -65,12 +65,19 @@ func TestFactWatermillRequeuesForeignHeaders(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	for kind, headers := range map[string]amqp091.Table{"classic": {"n": int32(1)}, "quorum": nil} {
-		topic, m := b.queue(kind), &counting{}
+		topic, m, arguments := b.topic(), &counting{}, amqp091.Table(nil)
+		if kind == "quorum" {
+			arguments = wmamqp.QuorumQueue(nil)
+			if b.atLeast(4, 0) { // or the queue drops it
+				arguments = unlimited
+			}
+		}
+		b.declareWith(topic, arguments)
 		b.send(topic, amqp091.Publishing{Headers: headers})
 		messages := b.subscribe(b.stockSubscriber(func(c *amqp.Config) {
 			c.Marshaler = m
 			if kind == "quorum" {
-				c.Queue.Arguments = wmamqp.QuorumQueue(nil)
+				c.Queue.Arguments = arguments
 			}
 		}), topic)
 		if kind == "quorum" {

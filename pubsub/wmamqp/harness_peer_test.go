@@ -155,6 +155,8 @@ func answersTo(channel uint16, payload []byte, published map[uint16]uint64) [][]
 		return append(ok(string(tag)),
 			methodFrame(channel, 60, 60, string(tag)+"\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01q"),
 			rawFrame(2, channel, "\x00\x3c\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	case [2]uint16{60, 30}: // cancel
+		return ok(string(payload[4 : 4+1+int(payload[4])]))
 	case [2]uint16{60, 40}: // publish
 		published[channel]++
 		return [][]byte{methodFrame(channel, 60, 80, string(binary.BigEndian.AppendUint64(nil, published[channel]))+"\x00")}

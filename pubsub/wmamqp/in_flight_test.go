@@ -177,8 +177,12 @@ func TestGivenBackOnce(t *testing.T) {
 				}
 				testkit.NoError(t, sub.Close())
 				for range n/2 + 1 {
-					count := b.get(topic).Headers["x-delivery-count"]
-					testkit.Check(t, count == int64(1), "requeued %v times", count)
+					headers := b.get(topic).Headers
+					name, want := "x-delivery-count", int64(1)
+					if b.atLeast(4, 3) {
+						name = "x-acquired-count" // which counts a nack too
+					}
+					testkit.Check(t, headers[name] == want, "requeued %v times", headers[name])
 				}
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -118,7 +119,7 @@ func (c *consumer) channelInLanes() {
 
 // watch ends the lanes with the channel. A message that has waited in its lane for MaxHold ends them too, before the
 // broker closes the channel for its consumer_timeout, under the handlers that run.
-func (l *inLanes) watch(lost <-chan *amqp091.Error) {
+func (l *inLanes) watch(lost <-chan struct{}) {
 	look := time.NewTicker(max(l.consumer.sub.config.MaxHold/8, time.Millisecond))
 	defer look.Stop()
 	for {
@@ -150,12 +151,18 @@ func (l *inLanes) waitsLong() bool {
 
 // take makes a delivery of what the broker sent.
 func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
-	msg, err := unmarshal(l.consumer.sub.config.AMQP.Marshaler, *broker)
+	msg, err := l.consumer.sub.config.AMQP.Marshaler.Unmarshal(*broker)
 	if err != nil {
 		return nil, fmt.Errorf("wmamqp: queue %q: read a message: %w", l.consumer.sub.queue, err)
 	}
 	d := &laned{delivery: delivery{of: l.consumer, broker: broker, size: len(broker.Body), began: time.Now(),
 		msg: msg, id: msg.UUID}}
+	if sub := l.consumer.sub; sub.source.Load().reorders(broker.Priority) {
+		sub.priorities.Do(func() {
+			logging.PriorityReorders.Write(sub.config.Logger, nil,
+				logging.Fields{logging.Queue: sub.queue, logging.MessageID: d.id, "priority": broker.Priority})
+		})
+	}
 	d.info = deliveryOf(l.consumer.sub.queue, l.consumer.of.given.times(l.consumer.sub.queue, msg.UUID, broker), broker)
 	l.mu.Lock()
 	l.open[d] = struct{}{}
@@ -244,7 +251,7 @@ func (l *inLanes) giveBack() {
 	for d := range l.open {
 		l.consumer.of.given.add(l.consumer.sub.queue, d.id, d.broker)
 	}
-	l.consumer.end()
+	_ = l.consumer.channel.Close()
 }
 
 func (l *inLanes) backoff(nacks int) time.Duration {

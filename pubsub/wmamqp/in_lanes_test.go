@@ -196,6 +196,9 @@ func TestLanesAreRefusedWithoutAnOrder(t *testing.T) {
 		"x-priority":               func(c *wmamqp.SubscriberConfig) { c.AMQP.Consume.Arguments = amqp091.Table{"x-priority": 1} },
 		"x-max-priority":           limited("x-max-priority"),
 		"x-delivery-limit":         limited("x-delivery-limit"),
+		"x-delayed-retry-type": func(c *wmamqp.SubscriberConfig) {
+			c.AMQP.Queue.Arguments = amqp091.Table{amqp091.SingleActiveConsumerArg: true, "x-delayed-retry-type": "all"}
+		},
 	} {
 		config := wmamqp.SubscriberConfig{}
 		keyed(2)(&config)

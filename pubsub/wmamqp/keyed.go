@@ -9,7 +9,10 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 )
 
-const maxPriority = "x-max-priority"
+const (
+	maxPriority  = "x-max-priority"
+	delayedRetry = "x-delayed-retry-type" // of quorum queues, from RabbitMQ 4.3 on
+)
 
 // validateKey refuses what has no order.
 func (c *SubscriberConfig) validateKey() error {
@@ -32,6 +35,10 @@ func (c *SubscriberConfig) validateKey() error {
 	if _, found := arguments[maxPriority]; found {
 		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s in AMQP.Queue.Arguments: later messages overtake earlier ones; use "+
 			"a queue without it", maxPriority)
+	}
+	if kind, found := arguments[delayedRetry]; found && kind != "disabled" {
+		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s %s in AMQP.Queue.Arguments: a message that was returned comes "+
+			"after later ones of its key; use a queue without it", delayedRetry, text(kind))
 	}
 	if limit, found := arguments[deliveryLimit]; found && text(limit) != "-1" {
 		return fmt.Errorf("wmamqp: SubscriberConfig.Key with %s %s in AMQP.Queue.Arguments: the queue drops a message out of "+

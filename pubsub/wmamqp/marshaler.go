@@ -2,6 +2,7 @@ package wmamqp
 
 import (
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -23,7 +25,8 @@ import (
 //     type, app id) are carried too, and written back on the message with the same id.
 //   - KeyHeaders is trusted in messages that this process read from AMQP and in those that Spillway publishes. In any
 //     other message it is dropped, and the headers are text.
-//   - An expiration, a user id, and the x-delivery-count of a quorum queue are never written. A reply-to of
+//   - What a broker adds to a delivery, as the x-delivery-count of a quorum queue, is neither read nor written.
+//   - An expiration and a user id are never written. A reply-to of
 //     amq.rabbitmq.reply-to, for which the broker would close the channel, becomes metadata x-amqp-kept-reply-to.
 //   - Delivery is always persistent.
 //
@@ -43,13 +46,18 @@ var _ amqp.Marshaler = Marshaler{}
 
 // errCancelled is returned to watermill-amqp's subscriber when the broker ended its consumer, for example because the
 // queue was deleted: it would take the zero deliveries of the closed channel for messages, without end.
-var errCancelled = errors.New("wmamqp: the broker cancelled the consumer: was its queue deleted?")
+var errCancelled = errors.New("wmamqp: the broker cancelled the consumer: its queue was deleted, or a message was not " +
+	"settled within the consumer_timeout")
 
 // literal is put before the names of metadata that would mean something else as the name of a header, and before
 // names that start so already.
 const literal = "x-spillway-literal-"
 
-const deliveryCount = "x-delivery-count" // which a quorum queue adds from the second delivery on
+// What a quorum queue adds from the second delivery on: the returns that count, and from RabbitMQ 4.3 on all of them.
+const (
+	deliveryCount = "x-delivery-count"
+	acquiredCount = "x-acquired-count"
+)
 
 func (m Marshaler) idHeader() string {
 	if m.IDHeader != "" {
@@ -76,6 +84,7 @@ func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 	if d.Acknowledger == nil && d.DeliveryTag == 0 && d.ConsumerTag == "" && d.Headers == nil && d.Body == nil {
 		return nil, errCancelled
 	}
+	d.Headers = sentHeaders(d.Headers)
 	if m.Inner == nil {
 		return m.read(&d), nil
 	}
@@ -92,6 +101,21 @@ func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 		return msg, nil
 	}
 	return msg.Copy(), nil // with ack channels, whatever made it
+}
+
+// sentHeaders are headers without what the broker added.
+func sentHeaders(headers amqp091.Table) amqp091.Table {
+	sent := headers
+	for name, value := range headers {
+		if !foreign.Added(name, text(value)) {
+			continue
+		}
+		if len(sent) == len(headers) {
+			sent = maps.Clone(headers)
+		}
+		delete(sent, name)
+	}
+	return sent
 }
 
 // read makes a message of anything.
@@ -163,7 +187,7 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 		carry.writeTo(&p)
 	}
 	for key, value := range msg.Metadata {
-		if key == KeyHeaders && known {
+		if key == KeyHeaders && known || foreign.Added(key, value) {
 			continue
 		}
 		name := m.headerName(key)
@@ -174,9 +198,6 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 		p.Headers[name] = value
 		if typed, ok := carry.headers[name]; ok && text(typed) == value {
 			p.Headers[name] = typed
-			if _, isText := typed.(string); name == deliveryCount && !isText {
-				delete(p.Headers, name) // the broker's count of another delivery
-			}
 		}
 	}
 	p.Headers[m.idHeader()] = msg.UUID

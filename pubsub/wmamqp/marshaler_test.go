@@ -69,16 +69,18 @@ func TestHeadersAreReadable(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	d := delivery(everyType(), "body")
 	d.Headers["_watermill_message_uuid"] = "id\xff"
-	d.Headers["x-delivery-count"] = int64(3)
+	d.Headers["x-delivery-count"], d.Headers["x-acquired-count"] = int64(3), int64(4)
 	d.ContentType, d.ContentEncoding, d.CorrelationId, d.ReplyTo, d.Priority = "application/json", "gzip", "corr", "answers", 7
 	d.MessageId, d.Timestamp, d.Type, d.AppId = "m-1", time.Unix(1700000001, 0), "order.placed", "shop"
 	d.Expiration, d.UserId, d.DeliveryMode = "1000", "guest", amqp091.Transient
 
 	msg := read(t, wmamqp.Marshaler{}, d)
-	testkit.Check(t, msg.UUID == "id\xff" && msg.Metadata["x-delivery-count"] == "3",
+	testkit.Check(t, msg.UUID == "id\xff" && msg.Metadata["x-delivery-count"]+msg.Metadata["x-acquired-count"] == "",
 		"id %q, %v", msg.UUID, msg.Metadata)
+	msg.Metadata["_watermill_amqp_redelivered"] = "true" // by watermill-amqp's own subscriber
 	got := write(t, wmamqp.Marshaler{}, msg)
 	delete(d.Headers, "x-delivery-count")
+	delete(d.Headers, "x-acquired-count")
 	want := amqp091.Publishing{
 		Headers: d.Headers, ContentType: d.ContentType, ContentEncoding: d.ContentEncoding, DeliveryMode: amqp091.Persistent, Priority: 7,
 		CorrelationId: "corr", ReplyTo: "answers", MessageId: "m-1", Timestamp: d.Timestamp, Type: "order.placed", AppId: "shop", Body: []byte("body"),

@@ -27,11 +27,24 @@ type deliveryKey struct{}
 func deliveryOf(queue string, requeued int, d *amqp091.Delivery) info {
 	return info{
 		queue: queue, exchange: d.Exchange, routingKey: d.RoutingKey, redelivered: d.Redelivered,
-		count: countOf(d.Headers[deliveryCount]), requeued: requeued, timestamp: d.Timestamp,
+		count: countIn(d), requeued: requeued, timestamp: d.Timestamp,
 	}
 }
 
-// countOf reads the count, which a producer may have forged on a classic queue.
+// countIn reads the count of a delivery. A producer may have forged it: on a first delivery, on a classic queue, and
+// from RabbitMQ 4.3 on, where the queue writes none as long as it counted nothing. There it is no more than what the
+// queue counts beside it.
+func countIn(d *amqp091.Delivery) int {
+	if !d.Redelivered {
+		return 0
+	}
+	count := countOf(d.Headers[deliveryCount])
+	if acquired, is := d.Headers[acquiredCount]; is {
+		count = min(count, countOf(acquired))
+	}
+	return count
+}
+
 func countOf(header any) int { return boundedtext.Count(text(header)) }
 
 // infoIn returns the info in a message's context. It returns false if the message does not come from Subscriber.

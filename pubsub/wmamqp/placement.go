@@ -67,13 +67,14 @@ type placements struct {
 	exchange sync.Mutex
 
 	mu      sync.Mutex
-	current *delivery   // whose handler runs
-	n       int         // that are being placed
-	size    int         // of these, in bytes
-	taken   int         // places of the prefetch that these take
-	back    []*delivery // nacked while they were placed
-	confirm int         // acked since the consumer asked
-	noPoll  bool        // the broker refused to be asked
+	current *delivery           // whose handler runs
+	n       int                 // that are being placed
+	size    int                 // of these, in bytes
+	taken   int                 // places of the prefetch that these take
+	back    []*delivery         // nacked while they were placed
+	kept    []*amqp091.Delivery // not settled when the subscription ended, or to go back with all others
+	confirm int                 // acked since the consumer asked
+	noPoll  bool                // the broker refused to be asked
 }
 
 // begin begins on a new channel. No message is being placed.
@@ -85,7 +86,7 @@ func (p *placements) begin(c *consumer) {
 		// a quorum queue would refuse, at the cost of the channel
 		p.noPoll = c.sub.config.AMQP.Queue.Arguments[amqp091.SingleActiveConsumerArg] == true
 	}
-	p.back, p.taken = nil, 0 // it went back with the channel before
+	p.back, p.kept, p.taken = nil, nil, 0 // it went back with the channel before
 }
 
 // takes notes whose handler runs.
@@ -182,6 +183,11 @@ func (c *consumer) next() (d amqp091.Delivery, polled, ok bool) {
 	pause := pollFirst
 	for c.sub.ctx.Err() == nil {
 		c.requeue()
+		if len(c.again) > 0 {
+			d := c.again[0]
+			c.again = c.again[1:]
+			return *d.broker, d.polled, true
+		}
 		deliveries := c.deliveries
 		var poll <-chan time.Time
 		room, asks := c.room()
@@ -279,6 +285,8 @@ func (c *consumer) requeue() {
 	}
 	c.mu.Unlock()
 	for _, d := range back {
-		_ = d.broker.Nack(false, true)
+		if !c.giveBack(d.broker, d.id) {
+			c.again = append(c.again, d)
+		}
 	}
 }

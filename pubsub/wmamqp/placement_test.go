@@ -225,7 +225,7 @@ func TestShutValveGivesBackPrefetched(t *testing.T) {
 				b.unfetched(topic, max(8-i, 0))
 			}
 			d, _ := wmamqp.Counts(msg)
-			want := b2i(kind == "quorum") * (b2i(i < 4) + b2i(i == 4))
+			want := b2i(kind == "quorum" && !b.atLeast(4, 3)) * (b2i(i < 4) + b2i(i == 4))
 			testkit.Check(t, d.Count == want,
 				"message %d: the queue counts %d deliveries, want %d", i, d.Count, want)
 			n, _ := wmamqp.DeliveryCount(msg)

@@ -16,15 +16,12 @@ import (
 // which does not count, it is 0. It returns false for a message that does not come from Subscriber.
 //
 // RabbitMQ counts every delivery that came back, and not only those that ended the process. What other processes gave
-// back counts, and so do deployments. A process that is killed had up to SubscriberConfig.MaxPlacing messages of a
+// back counts, and so do deployments; from RabbitMQ 4.3 on they count with Key alone. A process that is killed had up to SubscriberConfig.MaxPlacing messages of a
 // queue open, and each is counted. So set Max, 20 by default for this count, higher than those that a message can have.
 // Set the queue's own x-delivery-limit higher than Max, or from RabbitMQ 4 on to -1: otherwise RabbitMQ may drop the
 // message before its letter is published.
 func DeliveryCount(msg *message.Message) (int, bool) {
 	d, ok := infoIn(msg.Context())
-	if !d.redelivered { // on a first delivery the header can only be the producer's
-		return 0, ok
-	}
 	return max(d.count-d.requeued, 0), ok
 }
 
@@ -56,7 +53,7 @@ func (g *requeues) add(queue, id string, d *amqp091.Delivery) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	one := g.of.Note(recent.Named(queue, id), time.Now())
-	one.back, one.count = true, countOf(d.Headers[deliveryCount])
+	one.back, one.count = true, countIn(d)
 }
 
 // times returns how often a message was requeued, as far as the queue counted it.
@@ -70,7 +67,7 @@ func (g *requeues) times(queue, id string, d *amqp091.Delivery) int {
 	if one == nil {
 		return 0
 	}
-	if one.back && countOf(d.Headers[deliveryCount]) > one.count {
+	if one.back && countIn(d) > one.count {
 		one.times++
 	}
 	one.back = false

@@ -3,6 +3,8 @@ package wmamqp
 import (
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -21,16 +23,27 @@ func (c *consumer) nacked(d *delivery) {
 	c.acks = 0
 	waited := c.waited(d)
 	if c.returnAll = c.returnsAll(d, waited); c.returnAll {
+		c.keeps(d.broker)
 		return
 	}
 	if !waited {
 		c.pause()
 	}
 	if c.sub.ctx.Err() != nil {
+		c.keeps(d.broker)
 		c.keep()
 		return
 	}
-	_ = d.broker.Nack(false, true)
+	if !c.giveBack(d.broker, d.id) {
+		c.again = append(c.again, d)
+	}
+}
+
+// keeps notes a message that is to be returned when the channel ends. Any goroutine may call it.
+func (c *consumer) keeps(d *amqp091.Delivery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = append(c.kept, d)
 }
 
 // waited reports whether a message was held because something that its handler needs is away.
@@ -50,6 +63,7 @@ func (c *consumer) outlived(d *delivery) bool {
 		_ = d.broker.Ack(false)
 	} else {
 		c.of.given.add(c.sub.queue, d.id, d.broker)
+		c.keeps(d.broker)
 	}
 	return acked
 }

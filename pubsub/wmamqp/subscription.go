@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,10 @@ type subscription struct {
 	resuming  resuming
 	taking    sync.WaitGroup // consumers that the broker may give another message
 	ordering  *sequence.Ordering
+	source    atomic.Pointer[source]
+
+	priorities sync.Once   // the log has a line
+	lost       atomic.Bool // a consumer, and the log has a line
 
 	ctx   context.Context // ends with that of Subscribe, and with Close: no message is taken
 	drain *graceful.Drain
@@ -43,7 +48,7 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 	errs := make([]error, channels)
 	begin := func(i int) {
 		if errs[i] = sub.ctx.Err(); errs[i] == nil {
-			sub.consumers[i], errs[i] = s.consume(sub, topic)
+			sub.consumers[i], errs[i] = s.consume(sub, topic, i == 0)
 		}
 	}
 	var others sync.WaitGroup
@@ -63,8 +68,8 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 }
 
 // consume begins to consume the queue on one more channel.
-func (s *Subscriber) consume(sub *subscription, topic string) (*consumer, error) {
-	c := &consumer{sub: sub, of: s, topic: topic, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
+func (s *Subscriber) consume(sub *subscription, topic string, asks bool) (*consumer, error) {
+	c := &consumer{sub: sub, of: s, topic: topic, asks: asks, prefetch: s.config.AMQP.Consume.Qos.PrefetchCount}
 	if s.config.Key != nil {
 		c.prefetch = maxAhead
 	}
@@ -124,7 +129,8 @@ func (s *subscription) noneTakes() {
 func (s *Subscriber) inner(queue string, prefetch int,
 	logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
 	major := 0
-	if conn, err := s.conn.open(); err == nil {
+	conn, err := s.conn.open()
+	if err == nil {
 		major = majorVersion(conn.Properties)
 	}
 	config := s.config.AMQP
@@ -136,9 +142,9 @@ func (s *Subscriber) inner(queue string, prefetch int,
 	}
 	config.Consume.Qos.PrefetchCount = prefetch
 	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
-	var topology *adapting
+	var topology *adapting                                           // nil with a topology of the user's
 	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {
-		topology = &adapting{DefaultTopologyBuilder: stock, major: major, keyed: s.config.Key != nil}
+		topology = &adapting{DefaultTopologyBuilder: stock, conn: conn, major: major, keyed: s.config.Key != nil}
 		config.TopologyBuilder = topology
 	}
 	if topology == nil && s.config.Key != nil {
@@ -156,9 +162,22 @@ func (s *Subscriber) inner(queue string, prefetch int,
 // by closing the channel, so the other way is for the next call, which follows at once.
 type adapting struct {
 	*amqp.DefaultTopologyBuilder
+	conn    *amqp091.Connection
 	passive atomic.Bool
-	keyed   bool // see SubscriberConfig.Key
-	major   int  // version of the broker, or 0
+	keyed   bool          // see SubscriberConfig.Key
+	major   int           // version of the broker, or 0
+	found   amqp091.Table // what the queue has instead of the arguments that were asked for
+}
+
+// arguments are those of the queue, as far as they are known. Those of a topology of the user's are not.
+func (a *adapting) arguments(given amqp091.Table) amqp091.Table {
+	switch {
+	case a == nil:
+		return nil
+	case a.found != nil:
+		return a.found
+	}
+	return given
 }
 
 func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
@@ -166,16 +185,23 @@ func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, con
 	if !a.passive.Load() {
 		err := a.DefaultTopologyBuilder.BuildTopology(c, queue, exchange, config, logger)
 		if refused(err, amqp091.PreconditionFailed) {
-			name, current, ok := inequivalent(err)
+			name, _, _ := inequivalent(err)
 			if name != "" && a.keyed { // the broker shows one difference, and there may be others
 				return fmt.Errorf("wmamqp: SubscriberConfig.Key: queue %q has another %s than AMQP.Queue.Arguments say, so it may have "+
 					"competing consumers or a delivery limit, and then it has no order: set the arguments that the queue was declared "+
 					"with; if it has no %s, declare another queue: %w", queue, name, amqp091.SingleActiveConsumerArg, err)
 			}
-			if ok {
-				if err := checkSource(queue, amqp091.Table{name: current}, a.major); err != nil {
+			wanted := amqp091.Table{}
+			maps.Copy(wanted, config.Queue.Arguments)
+			a.found, _ = learn(wanted, err, func(arguments amqp091.Table) error {
+				return onChannel(a.conn, func(c *amqp091.Channel) error {
+					q := config.Queue
+					_, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, arguments)
 					return err
-				}
+				})
+			})
+			if err := checkSource(queue, a.found, a.major); err != nil {
+				return err
 			}
 			a.passive.Store(true)
 			return errAgain{err}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 
 	"github.com/rabbitmq/amqp091-go"
@@ -13,7 +12,7 @@ import (
 
 // InitializeTopics makes sure that there is a queue for each topic, and that the exchange of its topic is bound to it:
 // a durable queue without expiry or bounds. A queue that is there with other arguments is taken as it is, if it keeps
-// what it confirms. It is refused if it has x-message-ttl, x-expires, x-max-age or x-delivery-limit, if it has
+// what it confirms. It is refused if it has x-message-ttl, x-expires or x-delivery-limit, if it has
 // x-max-length or x-max-length-bytes without an x-overflow of reject-publish, and if it is not durable or deletes
 // itself; so are such arguments in AMQP.Queue.Arguments. The error names the queue, the argument and what to do.
 // AllowLossyTopics accepts all.
@@ -37,6 +36,9 @@ func (p *Publisher) InitializeTopics(topics ...string) error {
 	return nil
 }
 
+// undrained is why a stream takes no letters.
+const undrained = "a drain takes no letter out of it"
+
 func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 	queue := p.config.AMQP.Queue.GenerateName(topic)
 	exchange := p.config.AMQP.Exchange.GenerateName(topic)
@@ -49,6 +51,9 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 			maxShort)
 	}
 	wanted := p.queueArguments(conn)
+	if wanted[amqp091.QueueTypeArg] == amqp091.QueueTypeStream {
+		return streamRefused(queue, undrained)
+	}
 	// it is there with other arguments, or may not be declared by this user
 	if refusal := declare(conn, queue, wanted); refusal != nil {
 		if err := p.takeExisting(conn, queue, wanted, refusal); err != nil {
@@ -131,12 +136,20 @@ const deliveryLimit = "x-delivery-limit"
 // they have no limit.
 const unlimitedFrom = 4
 
-func majorVersion(server amqp091.Table) int {
-	version, _ := server["version"].(string)
-	major, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(major)
-	return n
+// version is that of the broker; 0.0 if it does not say.
+type version struct{ major, minor int }
+
+func versionOf(server amqp091.Table) (v version) {
+	text, _ := server["version"].(string)
+	_, _ = fmt.Sscanf(text, "%d.%d", &v.major, &v.minor)
+	return v
 }
+
+func (v version) atLeast(major, minor int) bool {
+	return v.major > major || v.major == major && v.minor >= minor
+}
+
+func majorVersion(server amqp091.Table) int { return versionOf(server).major }
 
 // dropsReturned reports whether a queue with the arguments drops what is requeued for the first time. An unknown
 // version is a new one.
