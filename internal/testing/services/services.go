@@ -274,7 +274,7 @@ func script() (string, error) {
 		return "", err
 	}
 	for {
-		path := filepath.Join(folder, "internal", "services", "services.sh")
+		path := filepath.Join(folder, "internal", "testing", "services", "services.sh")
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
