@@ -71,9 +71,10 @@ chaos: ## kill, cut and stop everything while MESSAGES (default 20000) flow on e
 chaos-outages: ## the same with outages of a downstream that the handlers call, of up to a minute, behind the breaker
 	@$(MAKE) --no-print-directory chaos FLAGS=-outages
 
-chaos-order: ## kill and stop ordered consumers, restart the servers and add partitions while MESSAGES flow, and judge effects and outputs of each key; SEED repeats
+chaos-order: ## kill and stop ordered consumers, restart the servers and add partitions while MESSAGES flow and in a silence, and judge effects and outputs of each key; SEED repeats
 	@$(SERVICES) up kafka rabbitmq postgres mariadb
 	$(GO) run ./examples/order -grow -restarts -messages $(MESSAGES) -seed $(SEED)
+	$(GO) run ./examples/order -broker rabbitmq -restarts -sparse 6 -messages $(MESSAGES) -seed $(SEED)
 
 chaos-tables: ## the campaigns that kill, cut and close on tables, CHAOS times as long (default 30)
 	@$(SERVICES) up postgres mariadb

@@ -14,8 +14,8 @@ import (
 type broker interface {
 	// create makes the source and the outputs.
 	create() error
-	// produce fills the source: in it the messages of a key are in the order of their numbers.
-	produce() error
+	// produce puts messages into the source. In it those of a key are in the order of their numbers.
+	produce(from, to int) error
 	// consume returns what a consumer needs, and completes its configuration. It is called in the consumer's process.
 	consume(*spillway.Config) (message.Subscriber, message.Publisher, error)
 	// partition is that of a message, within which its key has an order.

@@ -124,6 +124,9 @@ func (p *plan) handle(db *sql.DB, from broker, msg *message.Message) ([]*message
 		if times, err := p.failed(db, msg.UUID); err != nil {
 			return nil, err
 		} else if times <= fate {
+			if p.isSparse(msg.UUID) {
+				return nil, classify.Transient(errAway, classify.RetryAfter(silence))
+			}
 			return nil, errAway
 		}
 	}

@@ -37,7 +37,7 @@ func demonstrate(p *plan) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
-	if err := errors.Join(p.open(s.db), s.broker.produce()); err != nil {
+	if err := errors.Join(p.open(s.db), s.broker.produce(0, p.Messages)); err != nil {
 		return err
 	}
 	screen, _ := chart.Screen()

@@ -54,7 +54,14 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 		}
 		if settled >= s.Messages && waiting == 0 {
 			if behind, err := s.broker.behind(); err == nil && behind == 0 {
-				return happened, 0, nil
+				if happened["sparse"] == s.Sparse {
+					return happened, 0, nil
+				}
+				happened["sparse"]++
+				if err := s.sparse(ctx, random); err != nil {
+					return happened, 0, err
+				}
+				moved = time.Now()
 			}
 		}
 		if time.Since(moved) > 90*time.Second {
@@ -91,6 +98,23 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 			}
 		}
 	}
+}
+
+// silence is how long a source is silent until its consumer looks again at what is parked, on RabbitMQ.
+const silence = 10 * time.Second
+
+// sparse is a round of few messages. They fail once, and wait for silence. Another one comes while they are drained.
+func (s *setting) sparse(ctx context.Context, random *rand.Rand) error {
+	few := s.Messages + 2*s.Keys
+	if err := s.broker.produce(s.Messages, few); err != nil {
+		return err
+	}
+	s.Messages = few + 1
+	select {
+	case <-time.After(silence + time.Duration(random.Int64N(int64(silence/20)))):
+	case <-ctx.Done():
+	}
+	return s.broker.produce(few, few+1)
 }
 
 // event happens once so many messages are settled.

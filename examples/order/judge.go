@@ -20,6 +20,7 @@ type report struct {
 	Cuts     int    `json:"cuts"`
 	Grown    int    `json:"partitions_added"` // times
 	Restarts int    `json:"servers_restarted"`
+	Sparse   int    `json:"sparse_rounds"`
 	Letters  int    `json:"letters"`
 	// Violations are effects that took place after the effect of a later message of their key, and Outputs are outputs
 	// that appeared first after those of a later one.

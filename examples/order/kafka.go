@@ -68,13 +68,6 @@ func (k *kafkaBroker) remove() (failed error) {
 }
 
 // produce leaves half of the messages to grow.
-func (k *kafkaBroker) produce() error {
-	if k.Grow {
-		return k.produceSome(0, k.Messages/2)
-	}
-	return k.produceSome(0, k.Messages)
-}
-
 // grow adds partitions, so that keys move, and produces the rest.
 func (k *kafkaBroker) grow() error {
 	if err := k.connect(); err != nil {
@@ -84,10 +77,10 @@ func (k *kafkaBroker) grow() error {
 	if err := k.admin.CreatePartitions(k.Topic, int32(k.Partitions), nil, false); err != nil {
 		return err
 	}
-	return k.produceSome(k.Messages/2, k.Messages)
+	return k.produce(k.Messages/2, k.Messages)
 }
 
-func (k *kafkaBroker) produceSome(from, to int) error {
+func (k *kafkaBroker) produce(from, to int) error {
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes, config.Producer.Idempotent, config.Net.MaxOpenRequests = true, true, 1
 	config.Producer.RequiredAcks, config.Producer.Retry.Max = sarama.WaitForAll, 50 // new partitions have no leader yet

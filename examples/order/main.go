@@ -29,6 +29,8 @@ type plan struct {
 	Kills, Cuts    int
 	Stops          bool // by SIGSTOP, beyond the session
 	Grow, Restarts bool // partitions are added, and the servers restarted
+	Sparse         int  // rounds at the end, see sparse
+	SparseFrom     int  // the number of their first message
 	Work, Within   time.Duration
 	Delays         []time.Duration // of messages that failed
 
@@ -65,6 +67,7 @@ func main() {
 	flag.BoolVar(&p.Stops, "stops", true, "stop a consumer beyond its session, too")
 	flag.BoolVar(&p.Grow, "grow", false, "add partitions in the middle, if the broker has some")
 	flag.BoolVar(&p.Restarts, "restarts", false, "restart the broker and the database, too")
+	flag.IntVar(&p.Sparse, "sparse", 3, "rounds at the end: a message in a silence, while parked ones are drained")
 	flag.Uint64Var(&p.Seed, "seed", 0, "of what fails and who is killed")
 	flag.DurationVar(&p.Work, "work", 2*time.Millisecond, "how long a handler works")
 	flag.DurationVar(&p.Within, "within", 10*time.Minute, "for all of it")
@@ -74,6 +77,7 @@ func main() {
 	if p.Seed == 0 {
 		p.Seed = uint64(time.Now().UnixNano())
 	}
+	p.SparseFrom = p.Messages
 	if *demo || p.Without {
 		end(demonstrate(&p))
 		return
@@ -98,7 +102,11 @@ func run(p *plan, database string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
-	if err := s.broker.produce(); err != nil {
+	at := p.Messages
+	if _, can := s.broker.(grower); can && p.Grow {
+		at /= 2 // the others come when it has grown
+	}
+	if err := s.broker.produce(0, at); err != nil {
 		return err
 	}
 	begun := time.Now()
@@ -112,7 +120,7 @@ func run(p *plan, database string) (err error) {
 	}
 	r.Database, r.Messages, r.Keys, r.Seed, r.Kills, r.Stops = database, p.Messages, p.Keys, p.Seed, happened["kill"],
 		happened["stop"]
-	r.Cuts, r.Grown, r.Restarts = happened["cut"], happened["grown"], happened["restart"]
+	r.Sparse, r.Cuts, r.Grown, r.Restarts = happened["sparse"], happened["cut"], happened["grown"], happened["restart"]
 	r.Stuck, r.Seconds = stuck, time.Since(begun).Seconds()
 	line, err := json.Marshal(r)
 	if err != nil {

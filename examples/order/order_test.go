@@ -28,8 +28,9 @@ func TestOrder(t *testing.T) {
 	services.Need(t, "kafka", "rabbitmq")
 	built := program(t)
 	for _, database := range []string{"postgres", "mariadb"} {
-		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow"},
-			"rabbitmq": {"-messages", "600", "-stops=false"}, "tables": {"-messages", "600", "-stops=false"}} {
+		for broker, more := range map[string][]string{"kafka": {"-messages", "1500", "-grow", "-sparse", "0"},
+			"rabbitmq": {"-messages", "600", "-stops=false"},
+			"tables":   {"-messages", "600", "-stops=false", "-sparse", "0"}} {
 			if broker == "rabbitmq" && database == "mariadb" {
 				continue // what parks there is shown with the other brokers
 			}

@@ -65,13 +65,13 @@ func (r *rabbitBroker) remove() error {
 	}), r.conn.Close())
 }
 
-func (r *rabbitBroker) produce() error {
+func (r *rabbitBroker) produce(from, to int) error {
 	return r.do(func(c *amqp091.Channel) error {
 		if err := c.Confirm(false); err != nil {
 			return err
 		}
 		var last *amqp091.DeferredConfirmation
-		for n := range r.Messages {
+		for n := from; n < to; n++ {
 			var err error
 			if last, err = c.PublishWithDeferredConfirm("", r.Topic, true, false,
 				amqp091.Publishing{MessageId: r.idOf(n),

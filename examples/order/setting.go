@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -129,8 +130,17 @@ func (p *plan) fate(id string) int {
 		return 2
 	case h < p.Twice+p.ForGood:
 		return -1
+	case p.isSparse(id):
+		return 1
 	}
 	return 0
+}
+
+// isSparse reports whether a message is of a round of few messages.
+func (p *plan) isSparse(id string) bool {
+	_, number, _ := strings.Cut(id, "/")
+	n, err := strconv.Atoi(number)
+	return err == nil && n >= p.SparseFrom
 }
 
 func hash(s string) (h uint64) {

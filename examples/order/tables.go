@@ -48,7 +48,7 @@ func (t *tablesBroker) create() error {
 
 func (t *tablesBroker) remove() error { return t.db.Close() } // the tables go with their database
 
-func (t *tablesBroker) produce() error {
+func (t *tablesBroker) produce(from, to int) error {
 	publisher, err := wmsql.NewPublisher(context.Background(), t.db, wmsql.PublisherConfig{})
 	if err != nil {
 		return err
@@ -56,9 +56,9 @@ func (t *tablesBroker) produce() error {
 	if err := publisher.InitializeTopics(t.outputs()); err != nil {
 		return err
 	}
-	for n := 0; n < t.Messages; {
+	for n := from; n < to; {
 		var some []*message.Message
-		for ; n < t.Messages && len(some) < 500; n++ {
+		for ; n < to && len(some) < 500; n++ {
 			msg := message.NewMessage(t.idOf(n), message.Payload(fmt.Sprint(n)))
 			msg.Metadata.Set(laneKey, t.keyOf(n))
 			some = append(some, msg)
