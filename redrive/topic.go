@@ -28,7 +28,7 @@ type DrainTopicConfig struct {
 	// Report.Taken. Default: none; then only IdleAfter ends the drain.
 	Backlog func(ctx context.Context, topic string) (int, error)
 	// FromBeginning lets the drain begin with the oldest message if the subscriber's consumer group has no offset in
-	// the topic: at its first drain, or because the offsets are gone, for example after somebody deleted the group. Then
+	// the topic: at its first drain, or because the offsets are gone, for example because the group was deleted. Then
 	// letters of earlier drains are redriven again. Default: false: that is an error, with wmkafka's subscriber.
 	FromBeginning bool
 }

@@ -26,7 +26,8 @@ var withoutExample = []exception{
 	{regexp.MustCompile(`^(prom|telemetry|notify)\.\w+\.Observe$`), "spillway.New calls it, for Config.Observers"},
 	{regexp.MustCompile(`\.(InitializeTopics|SubscribeInitialize)$`), "the queue and the router call it at the start"},
 	{regexp.MustCompile(`^wm\w+\.\w+\.(RedeliveryTime|ListWaiting)$`), "the stages and the receiver call it"},
-	{regexp.MustCompile(`^wm\w+\.Subscriber\.Browse$`), "the dry run of redrive drain calls it"},
+	{regexp.MustCompile(`^wm\w+\.Subscriber\.(Browse|Begun)$`), "a drain calls it"},
+	{regexp.MustCompile(`^crashlimit\.Store\.Forget$`), "a release of a parked message calls it"},
 	{regexp.MustCompile(`^conformance\.`), "tests call it: docs/pubsub.md shows one"},
 }
 
