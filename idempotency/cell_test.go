@@ -26,32 +26,21 @@ type database struct {
 	create func(testing.TB) (address string) // an empty one
 	// newStore makes the store, as a service does.
 	newStore func(context.Context, *sql.DB, string) (idempotency.Store, error)
-	// optimistic says that the key is entered with the handler's first statement.
-	optimistic bool
 }
 
 var (
-	onSQLite   = database{"sqlite", "sqlite", "sqlite", databases.SQLite.Create, idempotency.NewStore, false}
-	onPostgres = database{"postgres", "postgres", "pgx", databases.Postgres.Create, idempotency.NewStore, false}
-	onMariaDB  = database{"mariadb", "mysql", "mysql", databases.MariaDB.Create, idempotency.NewStore, false}
+	onSQLite   = database{"sqlite", "sqlite", "sqlite", databases.SQLite.Create, idempotency.NewStore}
+	onPostgres = database{"postgres", "postgres", "pgx", databases.Postgres.Create, idempotency.NewStore}
+	onMariaDB  = database{"mariadb", "mysql", "mysql", databases.MariaDB.Create, idempotency.NewStore}
 )
 
 // columns are those of the matrix, and kinds the databases.
 var (
 	columns = []database{onSQLite, onPostgres,
-		{"libpq", "postgres", "postgres", databases.Postgres.Create, idempotency.NewStore, false},
-		{"pgxstore", "postgres", "pgx", databases.Postgres.Create, pipelining, true}, onMariaDB}
+		{"libpq", "postgres", "postgres", databases.Postgres.Create, idempotency.NewStore},
+		{"pgxstore", "postgres", "pgx", databases.Postgres.Create, pgxstore.New}, onMariaDB}
 	kinds = []database{onSQLite, onPostgres, onMariaDB}
 )
-
-// pipelining makes the store of package pgxstore, which also knows connections that a test stands in front of.
-func pipelining(ctx context.Context, db *sql.DB, service string) (idempotency.Store, error) {
-	store, err := pgxstore.New(ctx, db, service)
-	if err != nil {
-		return nil, err
-	}
-	return idempotency.Unwrapping(store), nil
-}
 
 // store is the one in db of the service shop.
 func (d database) store(db *sql.DB) idempotency.Store {

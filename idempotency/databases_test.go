@@ -74,10 +74,6 @@ func TestHandlerSpoilsTransaction(t *testing.T) {
 			if err == nil && !rows.Next() {
 				err = errors.Join(errors.New("no rows"), rows.Err())
 			}
-			if err == nil && c.says == "postgres" { // bytes that are lent hold nothing up either
-				err = rows.Scan(new(sql.RawBytes))
-				c.Cleanup(func() { _ = rows.Close() })
-			}
 			return nil, err
 		}))(newMessage("m1"))
 		if (err == nil) != (c.says == "sqlite") || err != nil && (errors.Is(err, sql.ErrTxDone) || !strings.Contains(err.Error(), "close them")) {

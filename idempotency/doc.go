@@ -114,18 +114,17 @@
 // refuses all others and commits nothing: return the error, or set a SAVEPOINT first and roll back to it. Close rows
 // before the handler returns.
 //
-// Tx is a *sql.Tx whose Commit and Rollback send nothing. A handler that calls one and returns nil gets a permanent
-// error, and nothing it wrote is kept. A handler that returns an error keeps its error. A COMMIT in SQL does commit,
-// with the key, and is a permanent error.
+// Tx is the *sql.Tx of the transaction. A handler that ends it, by Commit, Rollback or in SQL, and returns nil gets a
+// permanent error. What it committed stays, with the key, so that a redrive is absorbed; that is a permanent error also
+// if the handler returns an error. A handler that rolls back and returns an error keeps its error.
 //
-// A claim costs no round trip of its own: the key travels with BEGIN. The claim prepares two statements, named
-// spillway_ and a hash, on each connection. A pooler between must keep a session's statements, or each claim prepares
-// them again. If a handler's statement failed, or may have ended the transaction, COMMIT carries a proof. It proves
-// that the transaction is still the one that entered the key. Package pgxstore has a quicker store for pgx.
+// A claim costs two round trips beside BEGIN and COMMIT: one for the key, and one that asks before the commit whether
+// the transaction is the one that entered the key. Outputs cost another. Package pgxstore has a quicker store for pgx.
 //
 // # MySQL and MariaDB
 //
-// All that is said of PostgreSQL's connections, isolation, open rows and Tx holds here too. A failed statement does not
+// All that is said of PostgreSQL's connections, isolation and open rows holds here too. Commit and Rollback of Tx send
+// nothing here, so that nothing of it is kept. A failed statement does not
 // end the transaction, except for a deadlock, which rolls everything back, the key included. If the handler goes on
 // after a deadlock, its statements are refused, and it gets a permanent error. A statement that commits before it runs,
 // such as CREATE TABLE, ends the transaction as a COMMIT does. Before such a statement the claim sends two more, to

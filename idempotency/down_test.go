@@ -41,10 +41,6 @@ func (c *cell) downAtClaim() {
 	for effects := range 2 { // at first the message is new
 		l.cut()
 		never := func(*message.Message) ([]*message.Message, error) { c.Error("the handler was called"); return nil, nil }
-		if c.optimistic {
-			fails(func(*message.Message) ([]*message.Message, error) { return nil, nil }, "claim")
-			never = c.write
-		}
 		for range 2 {
 			fails(never, "claim")
 		}

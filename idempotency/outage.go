@@ -56,9 +56,6 @@ var errNestedPools = errors.New("the message is inside of a claim of this key al
 // claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
 // server that is gone without a word.
 func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
-	if r.optimistic != nil {
-		return r.optimistic.claimOptimistic(ctx, entry, c.Msg.Acked())
-	}
 	if claimsInTurn(r.store) { // its claims wait in a row, which may be long
 		return r.store.Claim(ctx, entry)
 	}
@@ -99,7 +96,7 @@ func (r *Receiver) claimWithin(ctx context.Context, entry Entry,
 // claimedBefore reports whether a transaction further out holds the same key for the same message, in another store.
 func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
 	for s := scopeOf(ctx); s != nil; s = s.outer {
-		if s.msg == c.Msg && s.entry.Key == key && s.tx != nil && !s.ended.Load() {
+		if s.msg == c.Msg && s.entry.Key == key && s.claim != nil && !s.ended.Load() {
 			return true
 		}
 	}

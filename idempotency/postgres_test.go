@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -28,39 +27,6 @@ func waiting(t *testing.T, db *sql.DB, id int) (n int) {
 	err := db.QueryRow(`SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))`, id).Scan(&n)
 	testkit.Require(t, err == nil, "%v", err)
 	return n
-}
-
-// Feature I2: a connection need not have the statements that we think it has, nor lack those that we think it lacks.
-func TestPostgresPrepared(t *testing.T) {
-	for _, driver := range []string{"pgx", "postgres"} {
-		t.Run(driver, func(t *testing.T) {
-			db := testkit.Must(sql.Open(driver, postgrestest.Schema(t)))
-			defer func() { _ = db.Close() }()
-			db.SetMaxOpenConns(1)
-			store, fresh := storeOn(db), storeOn(db) // the second does not know what the connection has
-			n := 0
-			claims := func(what string) {
-				t.Helper()
-				for _, versioned := range []bool{false, true, false, true} {
-					n++
-					c, err := store.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "c", ID: fmt.Sprint(n)}, Version: 1, Versioned: versioned})
-					testkit.Require(t, err == nil, "%s: %v", what, err)
-					testkit.NoError(t, c.Commit(nil))
-				}
-			}
-			claims("at first")
-			var statements int
-			if err := db.QueryRow(`SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'spillway%'`).Scan(&statements); err != nil || statements != 2 {
-				t.Error(statements, err)
-			}
-			testkit.Must(db.Exec(`DEALLOCATE ALL`))
-			claims("deallocated")
-			store = fresh
-			claims("forgotten")
-			testkit.Must(db.Exec(`SET search_path = nowhere`))
-			testkit.Says(t, testkit.Err(store.Claim(t.Context(), idempotency.Entry{Key: same})), "spillway_keys")
-		})
-	}
 }
 
 // Feature I2: a handler may change the search path or the role of its transaction, as those of many tenants do.
@@ -108,7 +74,7 @@ type slowConn struct {
 }
 
 func (c slowConn) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("BEGIN")) {
+	if bytes.Contains(b, []byte("spillway_keys")) {
 		time.Sleep(c.by)
 	}
 	return c.Conn.Write(b)
@@ -138,4 +104,19 @@ func TestPostgresWaitEndsWithContext(t *testing.T) {
 		testkit.Equal(t, "connections are in use", db.Stats().InUse, 1)
 		testkit.NoError(t, held.Commit(nil))
 	}
+}
+
+// Promise P7: a handler that leaves rows open whose bytes it was lent, for which database/sql waits, is not waited for.
+func TestPostgresLentRows(t *testing.T) {
+	c := newCell(t, onPostgres)
+	r := c.receiver(idempotency.ReceiverConfig{})
+	_, err := r.Middleware(c.writeAnd(func(msg *message.Message) ([]*message.Message, error) {
+		rows, err := idempotency.Tx(msg.Context()).Query(`SELECT generate_series(1, 100000)::text`)
+		testkit.Require(t, err == nil && rows.Next() && rows.Scan(new(sql.RawBytes)) == nil, "%v", err)
+		t.Cleanup(func() { _ = rows.Close() })
+		return nil, nil
+	}))(newMessage("m1"))
+	testkit.Says(t, err, "close them")
+	c.applies(r.Middleware(c.write), newMessage("m1"))
+	c.rows(1, 1)
 }

@@ -129,15 +129,14 @@ type Receiver struct {
 	link
 	owned
 	keyed
-	config     ReceiverConfig
-	store      Store
-	keys       keys
-	keeper     *outage.Dependency
-	pool       pool
-	optimistic optimisticStore // of package pgxstore, or nil
-	known      identities
-	handler    atomic.Pointer[string] // the first that came, where Consumer is set
-	shared     atomic.Bool            // a second one came, and was told of
+	config  ReceiverConfig
+	store   Store
+	keys    keys
+	keeper  *outage.Dependency
+	pool    pool
+	known   identities
+	handler atomic.Pointer[string] // the first that came, where Consumer is set
+	shared  atomic.Bool            // a second one came, and was told of
 }
 
 // NewReceiver returns a Receiver that keeps its keys in store, or an error that names the wrong field of config.
@@ -153,9 +152,6 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	r.owned, r.keyed = outage.OwnedBy(r.keeper), sequence.KeyedBy(sequenced{r})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
-	}
-	if late, ok := store.(optimisticStore); ok && late.pipelines() && config.Lease == 0 {
-		r.optimistic = late
 	}
 	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/idempotency/internal/mysqlclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
 	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
@@ -21,7 +22,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/pipelined"
 )
 
 // NewStore returns the store of keys in db: PostgreSQL 11, MySQL 8.0, MariaDB 10.6 or SQLite 3.35, or a later version
@@ -48,7 +48,7 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 	store := &sqlStore{on: on, service: service}
 	switch on.Kind() {
 	case database.Postgres:
-		store.postgres = &postgresclaim.Store{DB: db}
+		store.postgres = beginPostgres
 	case database.MySQL:
 		store.mysql = &mysqlclaim.Store{DB: db, Largest: on.Largest()}
 	}
@@ -84,8 +84,8 @@ func (s *sqlStore) try(ctx context.Context) error {
 type sqlStore struct {
 	on       *database.Database
 	service  string
-	postgres *postgresclaim.Store // on PostgreSQL
-	mysql    *mysqlclaim.Store    // on MySQL and MariaDB
+	postgres claims.Begin      // on PostgreSQL
+	mysql    *mysqlclaim.Store // on MySQL and MariaDB
 }
 
 var (
@@ -103,22 +103,29 @@ func (s *sqlStore) Consumer(handler string) string {
 
 // These have the methods of a Claim, except that Recorded must return a Record.
 type (
-	postgresClaim struct{ *postgresclaim.Claim }
+	postgresClaim struct{ claims.Claim }
 	mysqlClaim    struct{ *mysqlclaim.Claim }
 	sqliteClaim   struct{ *sqliteclaim.Claim }
 	sqlLease      struct{ *keytable.Lease }
 )
 
 func (c postgresClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
-func (c mysqlClaim) Recorded() *Record    { return (*Record)(c.Claim.Recorded()) }
-func (c sqliteClaim) Recorded() *Record   { return (*Record)(c.Claim.Recorded()) }
-func (l sqlLease) Recorded() *Record      { return (*Record)(l.Lease.Recorded()) }
+
+// unwrap is for package pgxstore.
+func (c postgresClaim) unwrap() any { return c.Claim }
+
+// LostConnection is for the receiver.
+func (c postgresClaim) LostConnection() bool { return c.Claim.LostConnection() }
+
+func (c mysqlClaim) Recorded() *Record  { return (*Record)(c.Claim.Recorded()) }
+func (c sqliteClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
+func (l sqlLease) Recorded() *Record    { return (*Record)(l.Lease.Recorded()) }
 
 // Claim enters the key in a transaction of its own. See Store.
 func (s *sqlStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 	switch {
 	case s.postgres != nil:
-		c, err := s.postgres.Begin(ctx, entry.row())
+		c, err := s.postgres(ctx, s.pool(), entry.row())
 		if err != nil {
 			return nil, err
 		}
@@ -198,25 +205,21 @@ func (s *sqlStore) locks(db *sql.DB) bool {
 	return s.pool() == db && (s.on.Kind() == database.SQLite || db.Stats().MaxOpenConnections == 1)
 }
 
-// pipelines reports whether claims can begin before their keys are entered.
-func (s *sqlStore) pipelines() bool { return s.postgres != nil && s.postgres.Send != nil }
-
-func (s *sqlStore) claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error) {
-	c, err := s.postgres.BeginOptimistic(ctx, entry.row(), acked)
+func beginPostgres(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, error) {
+	c, err := postgresclaim.Begin(ctx, db, row)
 	if err != nil {
 		return nil, err
 	}
-	return postgresClaim{c}, nil
+	return c, nil
 }
 
-var _ pipelined.Store[Store] = (*sqlStore)(nil)
-
-// Pipelined returns the store with a driver that sends several statements at once, for package pgxstore.
-func (s *sqlStore) Pipelined(send pipelined.Sender) (Store, bool) {
+// ClaimsBy returns the store with claims of a package that knows a driver, or false if its database is not PostgreSQL.
+// It is for package pgxstore.
+func (s *sqlStore) ClaimsBy(begin claims.Begin) (store any, ok bool) {
 	if s.postgres == nil {
 		return nil, false
 	}
-	return &sqlStore{on: s.on, service: s.service, postgres: &postgresclaim.Store{DB: s.pool(), Send: send}}, true
+	return &sqlStore{on: s.on, service: s.service, postgres: begin}, true
 }
 
 // stuckAfter is how long all connections of a pool must be in use, while no claim ends, before that is logged. It is

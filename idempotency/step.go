@@ -83,22 +83,8 @@ func (r *Receiver) settle(c *chain.Call, next handler, entry Entry,
 	if record := claim.Recorded(); record != nil {
 		return r.duplicate(c, entry, claim, record)
 	}
-	s := &scope{store: r.store, entry: entry, msg: c.Msg, tx: claim.Tx(), outer: scopeOf(c.Msg.Context())}
+	s := &scope{store: r.store, entry: entry, msg: c.Msg, claim: claim, outer: scopeOf(c.Msg.Context())}
 	out, err = run(c, next, s)
-	if r.optimistic != nil && !c.Nacked() {
-		if refused := claim.(optimisticClaim).Settled(waitContext(c), err != nil); refused != nil {
-			if outage.Away(refused) { // the handler has begun
-				if released := claim.Release(); released != nil {
-					return nil, r.left(key, refused, released)
-				}
-				return nil, r.interrupted(c, failed("claim", key, refused))
-			}
-			return nil, r.unclaimed(c, key, failed("claim", key, refused))
-		}
-		if record := claim.Recorded(); record != nil {
-			return r.duplicate(c, entry, claim, record)
-		}
-	}
 	if c.Nacked() { // who nacks wants the message again, and then it must not be absorbed
 		return nil, r.inHandler(key, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
@@ -53,10 +52,6 @@ type Record struct {
 
 // ErrHeld is the error of a key that another delivery has leased. The message must come again later.
 var ErrHeld = keytable.ErrHeld
-
-// ErrApplied is the error of a handler's first statement with a store of package pgxstore, and of all after it, if its
-// message was applied before.
-var ErrApplied = claims.ErrApplied
 
 // Store keeps the keys that were applied. Implementations are safe for concurrent use by many processes.
 type Store interface {
@@ -110,22 +105,6 @@ type Claim interface {
 	Release() error
 }
 
-// optimisticStore is a Store whose claims can begin before their keys are entered.
-type optimisticStore interface {
-	// pipelines reports whether they can.
-	pipelines() bool
-	// claimOptimistic is Claim, but for the key: that is entered with the first statement of Tx, which waits for others
-	// that hold it until its own context ends, or ctx, unless that ended because the message was acked. Where the key
-	// was applied its error wraps ErrApplied.
-	claimOptimistic(ctx context.Context, entry Entry, acked <-chan struct{}) (optimisticClaim, error)
-}
-
-type optimisticClaim interface {
-	Claim
-	// Settled says, after the handler, whether the key is the claim's. See postgresclaim.Claim.
-	Settled(ctx context.Context, failed bool) error
-}
-
 // row is the entry as it stands in the table.
 func (e *Entry) row() keytable.Row {
 	row := keytable.NewRow(e.Consumer, e.ID, e.Fingerprint, e.Version, e.Versioned)
@@ -138,7 +117,8 @@ type scope struct {
 	store Store
 	entry Entry
 	msg   *message.Message
-	tx    *sql.Tx
+	claim Claim   // or nil, with a lease
+	tx    *sql.Tx // of a unit test
 	outer *scope
 	ended atomic.Bool
 }
@@ -180,14 +160,26 @@ func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 //
 // Return the error of a failed statement. Some errors end the transaction: SQLite then lets later statements commit on
 // their own, and PostgreSQL and MySQL commit nothing. The receiver ends the transaction. A handler that ends it, by a
-// deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error. On
-// PostgreSQL and MySQL its Commit keeps nothing, and tx.Stmt accepts no statement that was prepared on the *sql.DB.
-// After the transaction has ended, its methods return sql.ErrTxDone.
+// deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error.
+// What it committed stays, with the key; on MySQL alone the Commit of Tx keeps nothing, and tx.Stmt accepts no statement
+// that was prepared on the *sql.DB. After the transaction has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
-	if s := scopeOf(ctx); s != nil {
+	switch s := scopeOf(ctx); {
+	case s == nil:
+		return nil
+	case s.claim != nil:
+		return s.claim.Tx()
+	default:
 		return s.tx
 	}
-	return nil
+}
+
+// Claim returns the claim itself, for package pgxstore.
+func (s *scope) Claim() any {
+	if c, ok := s.claim.(interface{ unwrap() any }); ok {
+		return c.unwrap()
+	}
+	return s.claim
 }
 
 // nested reports whether a claim on this store is held for the same message already, because the middleware was

@@ -3,8 +3,6 @@ package pgxstore_test
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"os"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -22,8 +20,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// A payment is booked once, by a statement that takes the message's key along.
-func ExampleNew() {
+// A payment is booked once, in the transaction of the message's key.
+func ExampleTx() {
 	db := must(sql.Open("pgx", os.Getenv("SHOP"))) // postgres://...
 	defer func() { _ = db.Close() }()
 	store := must(pgxstore.New(context.Background(), db, "shop"))
@@ -31,14 +29,11 @@ func ExampleNew() {
 		Consumer: "billing", // in a router the handler's name serves
 	}))
 	book := receiver.Middleware(func(msg *message.Message) ([]*message.Message, error) {
-		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(),
+		_, err := pgxstore.Tx(msg.Context()).Exec(msg.Context(),
 			`INSERT INTO bookings (payment, amount) VALUES ($1, $2)`, msg.UUID, 30)
-		if errors.Is(err, idempotency.ErrApplied) {
-			fmt.Println("booked before")
-		}
 		return nil, err
 	})
-	for range 2 { // the second time the handler says that the payment was
+	for range 2 { // the second time it is absorbed
 		must(book(message.NewMessageWithContext(context.Background(), "payment-1", nil)))
 	}
 }

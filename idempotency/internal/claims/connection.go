@@ -20,26 +20,29 @@ import (
 
 // Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that
 // the key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is
-// called once more: the connection is closed behind its back, and given back on another goroutine, which can wait.
-// After that it calls panicked.
+// called once more: the connection is closed behind its back. After that Guard calls panicked, which must not wait.
 func Guard(conn *sql.Conn, panicked func(), work func() error) error {
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
-		_ = conn.Raw(func(conn any) error {
-			if closer, ok := conn.(driver.Conn); ok {
-				_ = closer.Close()
-			}
-			return nil
-		})
-		go Discard(conn)
+		Cut(conn)
 		panicked()
 	}()
 	err := work()
 	returned = true
 	return err
+}
+
+// Cut closes a connection behind the back of database/sql.
+func Cut(conn *sql.Conn) {
+	_ = conn.Raw(func(conn any) error {
+		if closer, ok := conn.(driver.Conn); ok {
+			_ = closer.Close()
+		}
+		return nil
+	})
 }
 
 // Driver returns the driver's own connection, or nil when conn is closed.
@@ -95,9 +98,6 @@ func Discard(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// ErrApplied is the error of the statements of an optimistic handler whose message was applied before.
-var ErrApplied = errors.New("the message was applied before, and is about to be absorbed: end the handler")
-
 // ErrRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the
 // disk is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql
 // does not notice, and what is written after that commits on its own.
@@ -109,14 +109,29 @@ var ErrRolledBack = errors.New("the transaction was rolled back before the handl
 var ErrUndone = errors.New("the transaction was rolled back before the handler returned")
 
 // EndedByHandler is what a dead letter says of a handler that ended its transaction.
-const EndedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a rollback, " +
-	"and leave both to the receiver. What the Commit of Tx was asked to keep is not kept, and a redrive applies the message. " +
-	"What a COMMIT in SQL kept, stays with its key, and a redrive is absorbed, perhaps without outputs"
+const EndedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a " +
+	"rollback, and leave both to the receiver. What it committed stays with its key, and a redrive is absorbed, perhaps " +
+	"without outputs; " +
+	"where nothing was committed, a redrive applies the message"
 
 // CommittedByHandler is what the Commit of a handler's transaction returns where it can be kept from committing.
 func CommittedByHandler(store string, row keytable.Row) error {
 	quote := func(s string) string { return strconv.Quote(boundedtext.Text(s, 128)) }
 	err := fmt.Errorf("idempotency: commit key %s of consumer %s: %s: commit by the handler: the transaction is the "+
-		"receiver's, and nothing of it is committed: %w (%s)", quote(row.ID), quote(row.Consumer), store, sql.ErrTxDone, EndedByHandler)
+		"receiver's, and nothing of it is committed: %w (%s)", quote(row.ID), quote(row.Consumer), store, sql.ErrTxDone,
+		EndedByHandler)
 	return classify.Permanent(err, classify.Description(EndedByHandler))
 }
+
+// Claim is an open transaction that has entered a key. See idempotency.Claim.
+type Claim interface {
+	Tx() *sql.Tx
+	Recorded() *keytable.Record
+	Commit(outputs []byte) error
+	Release() error
+	// LostConnection reports whether the connection was lost when the claim was rolled back.
+	LostConnection() bool
+}
+
+// Begin enters the key of a row in a transaction of its own, and waits while another one holds the same key.
+type Begin func(ctx context.Context, db *sql.DB, row keytable.Row) (Claim, error)

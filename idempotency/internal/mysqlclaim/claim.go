@@ -200,6 +200,7 @@ func (c *Claim) close() {
 
 func (c *Claim) guard(work func() error) error {
 	return claims.Guard(c.conn, func() {
+		go claims.Discard(c.conn)
 		c.ended = true
 		if c.proxy != nil {
 			c.proxy.Close()

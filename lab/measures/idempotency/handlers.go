@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 )
 
 // own is the handler with a transaction of its own.
@@ -29,6 +30,12 @@ func (d *database) receiver() (message.HandlerFunc, error) {
 	r, err := idempotency.NewReceiver(d.keys, idempotency.ReceiverConfig{Consumer: "bench"})
 	if err != nil {
 		return nil, err
+	}
+	if d.name == "pgxstore" {
+		return r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			_, err := pgxstore.Tx(msg.Context()).Exec(msg.Context(), d.Insert(), msg.UUID)
+			return nil, err
+		}), nil
 	}
 	return r.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		_, err := idempotency.Tx(msg.Context()).ExecContext(msg.Context(), d.Insert(), msg.UUID)
