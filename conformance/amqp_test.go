@@ -63,7 +63,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 		CreateTopic: b.createQueue,
 		BadTopic:    "amq.not-for-you",
 		Origins:     []string{poison.KeyOriginalRoutingKey, poison.KeyOriginalGroup},
-		BrokersOwn:  []string{"x-delivery-count", wmamqp.KeyHeaders}, // of quorum queues, and its type
+		BrokersOwn:  []string{wmamqp.KeyHeaders},
 		Pins:        map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere, "H9/in topics": "K19: a client cannot list queues"},
 		Hostile:     b.hostile(),
 		Competing:   true,

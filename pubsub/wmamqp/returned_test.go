@@ -357,3 +357,26 @@ func TestFactQuorumQueuesTakeBack(t *testing.T) {
 		}
 	}
 }
+
+// Promise P3: the context of a message that is not settled within the consumer_timeout ends, others get the message, and
+// consuming goes on. From RabbitMQ 4.3 on a quorum queue has a time of its own, and leaves the channel open.
+func TestConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	if !b.atLeast(4, 3) {
+		t.Skip("the time-out is the broker's, and looked at once a minute")
+	}
+	queue, logger := b.topic(), &testkit.Log{}
+	b.declareWith(queue, wmamqp.QuorumQueue(amqp091.Table{"x-consumer-timeout": int64(1000)}))
+	b.send(queue, amqp091.Publishing{MessageId: "m"})
+	messages := b.subscribe(b.subscriber(func(c *wmamqp.SubscriberConfig) {
+		c.Logger, *wmamqp.SettleGrace(c) = logger, time.Millisecond
+	}), queue)
+	first := b.next(messages)
+	testkit.Within(t, "the end of the context", func() { <-first.Context().Done() })
+	acks(t, first) // too late
+	acks(t, b.want(messages, "m"))
+	n := len(logger.Lines(watermill.InfoLogLevel, "The broker ended a consumer"))
+	testkit.Check(t, n == 1, "%d lines", n)
+	eventually(t, "the queue is empty", func() bool { return b.ready(queue) == 0 })
+}
