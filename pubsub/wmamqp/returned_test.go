@@ -1,6 +1,7 @@
 package wmamqp_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"strings"
@@ -161,6 +162,39 @@ func TestPublishedAgainAsItWas(t *testing.T) {
 	testkit.Check(t, again.UUID == "id" && string(again.Payload) == "body" && maps.Equal(before, again.Metadata),
 		"%s: first %v\nagain %v", again.UUID, before, again.Metadata)
 	acks(t, again)
+}
+
+// Promise P1: where the user may not write to the default exchange, a message that its queue would drop is held, and
+// delivered again from here. The log says so.
+func TestHeldAtTheLimit(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	if b.atLeast(4, 3) {
+		t.Skip("a nack does not count")
+	}
+	user := "reader-" + rand.Text()[:8]
+	services.RabbitMQCtl(t, "add_user", user, "secret")
+	t.Cleanup(func() { services.RabbitMQCtl(t, "delete_user", user) })
+	services.RabbitMQCtl(t, "set_permissions", "-p", "/", user, "^spillway-", "^$", "^spillway-")
+	uri := strings.Replace(b.uri, "spillway:spillway@", user+":secret@", 1)
+	for way, release := range map[string]func(*message.Message){
+		"nacked": func(msg *message.Message) { msg.Nack() },
+		"placed": func(msg *message.Message) { place(msg); msg.Nack() },
+	} {
+		queue, logger := b.topic(), &testkit.Log{}
+		b.declareWith(queue, wmamqp.QuorumQueue(amqp091.Table{"x-delivery-limit": int32(1)}))
+		b.send(queue, amqp091.Publishing{MessageId: "m"})
+		messages := b.subscribe(b.subscriber(inFlight(1), func(c *wmamqp.SubscriberConfig) {
+			c.AMQP.Connection.AmqpURI, c.Logger = uri, logger
+		}), queue)
+		for range 5 {
+			release(b.want(messages, "m"))
+		}
+		acks(t, b.want(messages, "m"))
+		eventually(t, "the queue is empty", func() bool { return b.ready(queue) == 0 })
+		n := len(logger.Lines(watermill.ErrorLogLevel, "The queue drops a message"))
+		testkit.Check(t, n == 4, "%s: %d lines", way, n)
+	}
 }
 
 // Feature D10: ends of processes in good order are no crashes, for no message that was fetched, where the queue tells
