@@ -38,6 +38,10 @@ func TestEveryDatabase(t *testing.T) {
 			"the record: %s %s", record.out, record.err)
 		s.pipe("audit", "1").wants(t, 0, "stored", "discarded")
 		testkit.Equal(t, "discarded", strings.Count(s.pipe("list", "--status", "discarded").out, "\n"), 3)
+		testkit.Must(s.db.Exec(`DELETE FROM spillway_dead_letters WHERE seq = 1`)) // by hand: the numbers stay behind
+		s.pipe("doctor").wants(t, 5, "3 letters are counted, and 2 are there", "doctor --repair-counts")
+		s.pipe("doctor", "--repair-counts").wants(t, 0, "repaired those of 1 causes")
+		s.pipe("doctor").wants(t, 0, "those of the letters")
 	})
 }
 

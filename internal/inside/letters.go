@@ -21,6 +21,9 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	CountTopics(ctx context.Context, f Filter) (map[string]int, error)
 	// Totals returns the numbers of all letters of the service. They are kept with the letters: none is counted.
 	Totals(ctx context.Context) (map[Status]int, error)
+	// Numbers returns the causes whose kept numbers are not those of their letters, and repairs them if asked to. Each
+	// service does so by itself once an hour.
+	Numbers(ctx context.Context, repair bool) (wrong []WrongNumbers, err error)
 	// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
 	// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 	OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error)
@@ -154,6 +157,13 @@ type Arrivals struct {
 	// PerMinute are the numbers of arrivals, the oldest minute first. The last minute is the current one: it is not
 	// over yet.
 	PerMinute [60]int
+}
+
+// WrongNumbers are those of a cause whose letters were deleted by hand, or came out of a backup without their numbers.
+type WrongNumbers struct {
+	Cause string
+	// Letters are there, and so many were Counted.
+	Letters, Counted int
 }
 
 // KeyCount is the number of letters that are sealed with a key.

@@ -69,6 +69,7 @@ func (s *Store) fewBehind(ctx context.Context, upTo int64) (bool, error) {
 // countByCauses counts from the numbers of the causes. If upTo is a Seq, letters behind it are taken off, by the same
 // statement: both are of one moment.
 func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int, err error) {
+	s.compared(ctx)
 	tables, number, w := s.numbers(f)
 	query, read := `SELECT COALESCE(`+number+`, 0) FROM `+tables+w.String(), s.read
 	if upTo > 0 {

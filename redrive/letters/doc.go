@@ -44,7 +44,8 @@
 // # Many letters
 //
 // The numbers of each cause are kept in the transaction of each letter, in the table spillway_letter_counts, and so are
-// read instead of counted. So are the arrivals of the last hour, by the minute. On PostgreSQL one statement stores a
+// read instead of counted. Once an hour they are compared with the letters, because rows may be deleted by hand, or
+// restored in part. So are the arrivals of the last hour kept, by the minute. On PostgreSQL one statement stores a
 // letter, its body and its numbers. A Filter by what the letters of a cause have in common becomes one by causes. All
 // other scans read windows of Seq, one statement each, and end with their context. Metadata and payloads are in the
 // table spillway_letter_bodies, which lists do not read.
@@ -53,11 +54,10 @@
 //
 // Services can share one table. The Service of NewStore names the service, and a Store works only with letters that a
 // Store of the same Service stored. After a service is renamed, its letters stay under the old name, until these
-// statements run while no program of either name does:
+// statements run while no program of either name does. The store then counts the letters under the new name:
 //
 //	UPDATE spillway_dead_letters SET service = 'new' WHERE service = 'old';
-//	UPDATE spillway_letter_causes SET service = 'new' WHERE service = 'old';
-//	UPDATE spillway_letter_counts SET service = 'new' WHERE service = 'old';
+//	DELETE FROM spillway_letter_counts WHERE service IN ('old', 'new');
 //	UPDATE spillway_letter_events SET service = 'new' WHERE service = 'old';
 //
 // On SQLite write CAST('new' AS BLOB) and CAST('old' AS BLOB): a text is not equal to bytes there, and the statements

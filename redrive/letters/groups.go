@@ -84,6 +84,7 @@ func bySize(counted map[string]causeCount) []string {
 // countCauses returns the numbers of the letters that f chooses, by cause. A limit that is not 0 may leave out small
 // ones.
 func (s *Store) countCauses(ctx context.Context, f Filter, limit int) (map[string]causeCount, error) {
+	s.compared(ctx)
 	counted := make(map[string]causeCount)
 	add := func(rows *sql.Rows) error {
 		var cause string

@@ -41,6 +41,7 @@ type Store struct {
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
 	settling   map[Status]settling
+	compareAt  atomic.Int64 // when the numbers are compared with the letters next, in Unix nanoseconds
 	// retention is the shortest of letters that wait, in nanoseconds, if a rule of this process has one.
 	retention atomic.Int64
 }

@@ -69,7 +69,7 @@ type statements struct {
 	body string
 	// count adds to the numbers of a cause.
 	count string
-	// unless ends an INSERT of a row that may be there already.
+	// unless ends an INSERT of a cause that may be there already.
 	unless string
 	// byCause comes behind the name of the table if a statement must find letters by their status and cause.
 	byCause string
@@ -90,7 +90,7 @@ var statementsOf = map[database.Kind]statements{
 		insert: insert + onConflict, returning: true, knowsArrived: true,
 		body:     insertBody,
 		count:    countStatement(countsConflict),
-		unless:   `ON CONFLICT DO NOTHING`,
+		unless:   causeThere,
 		byCause:  ` INDEXED BY spillway_dead_letters_status_cause`,
 		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = ` + sqliteBehind + ` WHERE identity = ?`,
 		contains: func(e string) string { return `instr(CAST(` + e + ` AS BLOB), CAST(? AS BLOB)) > 0` },
@@ -100,7 +100,7 @@ var statementsOf = map[database.Kind]statements{
 		fresh:    freshStatement(countsConflict),
 		body:     insertBody,
 		count:    countStatement(countsConflict),
-		unless:   `ON CONFLICT DO NOTHING`,
+		unless:   causeThere,
 		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = DEFAULT WHERE identity = ?`,
 		contains: func(e string) string { return `position(?::bytea IN ` + e + `) > 0` },
 		// Two transactions that write the same letters in different orders would wait for each other. So each waits for
@@ -119,6 +119,9 @@ var statementsOf = map[database.Kind]statements{
 		byKey:    ` FORCE INDEX (PRIMARY)`, // of a small table the server would rather read, and so lock, all rows
 	},
 }
+
+// causeThere names the index that it means: it says nothing of another.
+const causeThere = `ON CONFLICT (service, cause) DO NOTHING`
 
 // movedFrom keeps the Seq that names the body of the letter. MySQL assigns from left to right.
 const movedFrom = `moved_from = CASE WHEN spillway_dead_letters.moved_from = 0 THEN spillway_dead_letters.seq ELSE spillway_dead_letters.moved_from END`

@@ -45,9 +45,10 @@ func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
+	s.compared(ctx)
 	n := newNumbers()
 	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(n.into()...) },
-		`SELECT `+statusColumns("COALESCE(SUM(%s), 0)")+` FROM spillway_letter_counts WHERE service = ?`, asBytes(s.service))
+		`SELECT `+statusColumns("COALESCE(SUM(%s), 0)")+` FROM spillway_letter_counts WHERE service = ? AND cause <> ''`, asBytes(s.service))
 	if err != nil {
 		return nil, wrapped("count by status", err)
 	}

@@ -35,6 +35,7 @@ func (s *Store) routeOf(ctx context.Context, f Filter) (r route, err error) {
 		return r, nil
 	}
 	if f.byCause() {
+		s.compared(ctx)
 		causes, letters, err := s.causes(ctx, f)
 		if err != nil {
 			return r, err

@@ -20,16 +20,17 @@ import (
 const maxClockDifference = 5 * time.Second
 
 func (a *app) doctor() *cobra.Command {
-	return &cobra.Command{
+	repair := false
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the API, or the database and its tables, your rights, the clocks and the broker",
-		Long: `doctor connects to what the settings name and says of each thing whether it is as it should be. It changes nothing. It
-ends with exit code 5 if something is wrong that a command would stumble over.`,
+		Long: `doctor connects to what the settings name and says of each thing whether it is as it should be. It changes nothing
+without --repair-counts. It ends with exit code 5 if something is wrong that a command would stumble over.`,
 		Example: `  redrive doctor
   redrive doctor --broker kafka://kafka-1:9092`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := &diagnosis{app: a, table: &screen.Table{Columns: []screen.Column{{Name: "CHECK"}, {Name: "RESULT"},
+			d := &diagnosis{app: a, repair: repair, table: &screen.Table{Columns: []screen.Column{{Name: "CHECK"}, {Name: "RESULT"},
 				{Name: "DETAIL", Min: 20}}}}
 			d.run(cmd.Context())
 			if !a.json {
@@ -41,10 +42,13 @@ ends with exit code 5 if something is wrong that a command would stumble over.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&repair, "repair-counts", false, "repair the numbers of the causes, if they are not those of the letters")
+	return cmd
 }
 
 type diagnosis struct {
 	app    *app
+	repair bool
 	table  *screen.Table
 	faults int
 }
@@ -138,6 +142,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	}
 	waiting, err := store.Count(ctx, letters.Filter{})
 	d.note("letters", err, "%d waiting", waiting)
+	d.numbers(ctx, store)
 	d.seals(ctx, store)
 	err = store.InitializeTopics()
 	if err != nil {
@@ -165,6 +170,22 @@ func (d *diagnosis) seen(ctx context.Context, db *sql.DB) {
 		if err != nil {
 			d.note(is.check, err, "")
 		}
+	}
+}
+
+// numbers compares the numbers that are kept for the causes with the letters.
+func (d *diagnosis) numbers(ctx context.Context, store *letters.Store) {
+	wrong, err := store.Inside().Numbers(ctx, d.repair)
+	switch {
+	case err != nil || len(wrong) == 0:
+		d.note("counts", err, "those of the letters")
+	case d.repair:
+		d.note("counts", nil, "repaired those of %d causes", len(wrong))
+	default:
+		first := wrong[0]
+		d.note("counts", fmt.Errorf("%d causes have wrong numbers, such as %s: %d letters are counted, and %d are there: rows were "+
+			"deleted by hand, or restored in part; run redrive doctor --repair-counts, or wait for an hour", len(wrong), first.Cause,
+			first.Counted, first.Letters), "")
 	}
 }
 
