@@ -24,6 +24,9 @@ type Letters[Filter, Letter, Act, Rule any, Status comparable] interface {
 	// Numbers returns the causes whose kept numbers are not those of their letters, and repairs them if asked to. Each
 	// service does so by itself once an hour.
 	Numbers(ctx context.Context, repair bool) (wrong []WrongNumbers, err error)
+	// Numbered returns an error with the remedy if the database would give new letters or events the numbers of rows
+	// that are there, as after a restore of data alone.
+	Numbered(ctx context.Context) error
 	// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
 	// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 	OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error)

@@ -135,7 +135,7 @@ func (c *Campaigns) write(ctx context.Context, work func(*sql.Tx) error) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return c.db.Write(ctx, work)
+	return c.db.OwnKey(c.db.Write(ctx, work), tables...)
 }
 
 // exec runs a statement within a transaction, and returns how many rows it changed.

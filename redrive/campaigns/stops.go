@@ -61,7 +61,7 @@ func (c *Campaigns) lockPolicies(ctx context.Context, tx *sql.Tx) error {
 
 // row makes a row that is not there.
 func (c *Campaigns) row(ctx context.Context, tx *sql.Tx, name, cause string) error {
-	statement, conflict := `INSERT INTO`, ` ON CONFLICT DO NOTHING`
+	statement, conflict := `INSERT INTO`, ` ON CONFLICT (service, name, cause) DO NOTHING`
 	if c.db.Kind() == database.MySQL {
 		statement, conflict = `INSERT IGNORE INTO`, ``
 	}

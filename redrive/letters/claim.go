@@ -59,6 +59,9 @@ func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.D
 	if len(seqs) == 0 || !any {
 		return claim{}, nil
 	}
+	if err := s.numbered(ctx); err != nil {
+		return claim{}, wrapped("claim", err)
+	}
 	c, err := s.claim(ctx, f, seqs, lease)
 	return c, wrapped("claim", err)
 }

@@ -110,7 +110,7 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 		}
 		_, err := s.exec(ctx, tx, recordStatement(kind, len(some)), args...)
 		if err != nil {
-			return fmt.Errorf("record %s: %w", kind, err)
+			return fmt.Errorf("record %s: %w", kind, s.own(err))
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (store
 	args := append(r.args(now, s.db), r.metadata, r.payload(),
 		[]byte(s.service), s.db.Text(r.cause), slot, first.UnixMicro(), last.UnixMicro(), now.Unix()/60)
 	n, err := s.db.Try(ctx, s.statements.fresh, args...)
-	return n > 0, err
+	return n > 0, s.own(err)
 }
 
 // store stores one letter, or notes that it arrived again.

@@ -202,7 +202,7 @@ func (s *Store) writeOne(ctx context.Context, reset func(), scan func(*sql.Rows)
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.db.Return(ctx, reset, scan, text, args...)
+	return s.own(s.db.Return(ctx, reset, scan, text, args...))
 }
 
 var quoteArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
@@ -41,6 +42,7 @@ type Store struct {
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
 	settling   map[Status]settling
+	askAt      atomic.Int64 // when the Store asks for the numbers of events next, in Unix nanoseconds
 	compareAt  atomic.Int64 // when the numbers are compared with the letters next, in Unix nanoseconds
 	// retention is the shortest of letters that wait, in nanoseconds, if a rule of this process has one.
 	retention atomic.Int64
@@ -125,7 +127,44 @@ func (s *Store) write(ctx context.Context, work func(*sql.Tx) error) error {
 	// a handler that calls without its message's context waits for itself
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.db.Write(ctx, work)
+	return s.own(s.db.Write(ctx, work))
+}
+
+// own tells an error about the numbers of our own rows from one about a letter. Bodies have the numbers of letters.
+func (s *Store) own(err error) error {
+	err = s.db.OwnKey(err, table, events, bodies)
+	if own := (*database.OwnKeyError)(nil); errors.As(err, &own) && own.Table == bodies.Name {
+		own.Remedy = `SELECT setval(pg_get_serial_sequence('spillway_dead_letters', 'seq'), (SELECT MAX(body) FROM spillway_letter_bodies))`
+	}
+	return err
+}
+
+func (in *inner) Numbered(ctx context.Context) error {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	for _, t := range []schema.Table{table, events} {
+		if err := s.db.OwnKeyBehind(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numberedEvery is how often a Store asks whether what it is about to do can be recorded.
+const numberedEvery = time.Minute
+
+// numbered returns an error if no event could be recorded of letters that are about to be published.
+func (s *Store) numbered(ctx context.Context) error {
+	if time.Now().UnixNano() < s.askAt.Load() {
+		return nil
+	}
+	if err := s.db.OwnKeyBehind(ctx, events); err != nil {
+		return err
+	}
+	s.askAt.Store(time.Now().Add(numberedEvery).UnixNano())
+	return nil
 }
 
 // writeLetters is write for n letters at once. What work notes in the tally is counted at the end of the transaction.

@@ -32,7 +32,7 @@ func New(ctx context.Context, db *sql.DB, service, name string) (*Question, erro
 	if err != nil {
 		return nil, err
 	}
-	conflict := `ON CONFLICT DO NOTHING`
+	conflict := `ON CONFLICT (service, name) DO NOTHING`
 	if on.Kind() == database.MySQL {
 		conflict = `ON DUPLICATE KEY UPDATE name = spillway_answers.name`
 	}

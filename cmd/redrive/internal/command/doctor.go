@@ -143,6 +143,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	waiting, err := store.Count(ctx, letters.Filter{})
 	d.note("letters", err, "%d waiting", waiting)
 	d.numbers(ctx, store)
+	d.note("sequences", store.Inside().Numbered(ctx), "ahead of the rows")
 	d.seals(ctx, store)
 	err = store.InitializeTopics()
 	if err != nil {
