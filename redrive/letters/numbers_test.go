@@ -2,6 +2,7 @@ package letters_test
 
 import (
 	"context"
+	rand2 "crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -101,6 +103,29 @@ func testStore_numbersHeal(t *testing.T, on fixture.Database) {
 		wrong = testkit.Must(inside.Numbers(t.Context(), false))
 		testkit.Check(t, len(wrong) == 0, "%s: still wrong: %+v", name, wrong)
 	}
+}
+
+// Decision 32: a role that sees a part of the letters, by row-level security, makes no numbers of that part.
+func TestStore_numbersOfSomeRows(t *testing.T) {
+	address := databases.Postgres.Create(t)
+	owner := databases.Postgres.Open(t, address)
+	store := storeOn(t, owner)
+	publish(t, store, "orders.dlq", several(5)...)
+	role := "spillway_test_" + strings.ToLower(rand2.Text()[:12])
+	schema := textOf(t, owner, `SELECT quote_ident(current_schema())`)
+	mustExec(t, owner, `CREATE ROLE `+role, `GRANT USAGE ON SCHEMA `+schema+` TO `+role,
+		`GRANT ALL ON ALL TABLES IN SCHEMA `+schema+` TO `+role, `GRANT ALL ON ALL SEQUENCES IN SCHEMA `+schema+` TO `+role,
+		`ALTER TABLE spillway_dead_letters ENABLE ROW LEVEL SECURITY`, `CREATE POLICY later ON spillway_dead_letters USING (seq > 3)`)
+	t.Cleanup(func() { mustExec(t, owner, `DROP OWNED BY `+role, `DROP ROLE `+role) })
+	db := databases.Postgres.Open(t, address)
+	db.SetMaxOpenConns(1)
+	mustExec(t, db, `SET ROLE `+role)
+	some := storeOn(t, db)
+	testkit.Says(t, testkit.Err(some.Inside().Numbers(t.Context(), true)), "BYPASSRLS")
+	testkit.Must(some.Groups(t.Context(), letters.Filter{}))
+	testkit.Returns(t, 5)(store.Count(t.Context(), letters.Filter{}))
+	wrong := testkit.Must(store.Inside().Numbers(t.Context(), false))
+	testkit.Check(t, len(wrong) == 0, "%+v", wrong)
 }
 
 func countOf(t testing.TB, db *sql.DB, status string) (n int) {

@@ -3,12 +3,14 @@ package letters
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // The numbers of the causes stand beside the letters. Letters that are deleted by hand, or come out of a backup without
@@ -84,12 +86,22 @@ func (s *Store) drifts(ctx context.Context, tx *sql.Tx) (found []drift, err erro
 		return err
 	}
 	service := asBytes(s.service)
+	if s.db.Kind() == database.Postgres {
+		var some bool
+		ask := func(rows *sql.Rows) error { return rows.Scan(&some) }
+		err := s.rows(ctx, tx, ask, `SELECT row_security_active('spillway_dead_letters') OR row_security_active('spillway_letter_counts')`)
+		if err != nil || some {
+			return nil, errors.Join(err, errSomeRows)
+		}
+	}
 	if tx != nil {
 		return found, s.rows(ctx, tx, scan, driftQuery, service, service, service)
 	}
 	err = s.read(ctx, func() { found = nil }, scan, driftQuery, service, service, service)
 	return found, err
 }
+
+var errSomeRows = errors.New("row-level security is on for this role, which may see a part of the letters: use a role with BYPASSRLS")
 
 // driftQuery finds the causes whose numbers are not those of their letters, or that are not described.
 var driftQuery = `SELECT d.cause, SUM(letters), MAX(last), ` + statusColumns("SUM(%[1]s)") + `
