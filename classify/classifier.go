@@ -91,6 +91,8 @@ func askMark(err error) (Verdict, bool) {
 	switch m := err.(type) {
 	case *marked:
 		return m.verdict.sayable(), true
+	case interface{ MarksTransient() }: // of package seal
+		return Verdict{Class: ClassTransient}, true
 	case *Failure:
 		// Only the context of a message decides that it was aborted.
 		if m != nil && m.Verdict.Class != ClassAborted {

@@ -3,11 +3,11 @@ package seal
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 )
 
 // keysTimeout bounds each call of Keys: a message is held for as long.
@@ -20,7 +20,7 @@ type Sealer struct{ inside *envelope.Sealer }
 // any text, such as in "tenant-*". Only by these can letters be filtered and found. Without them all of the producer's
 // metadata is sealed.
 func New(keys Keys, clear ...string) (*Sealer, error) {
-	if safecall.IsNil(keys) {
+	if v := reflect.ValueOf(keys); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("seal: New: the Keys are nil: give a keyring, or Keys that ask a KMS")
 	}
 	if slices.Contains(clear, "") {

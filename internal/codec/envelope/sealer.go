@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
@@ -144,7 +142,7 @@ func (s *Sealer) current(ctx context.Context) (key Key, w *working, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
-	err = safecall.Call("seal.Keys", func() (err error) { key, err = s.keys.Current(ctx); return err })
+	err = contained(func() (err error) { key, err = s.keys.Current(ctx); return err })
 	if err == nil {
 		err = key.Validate()
 	}
@@ -159,7 +157,7 @@ func (s *Sealer) find(ctx context.Context, h *Header) (*working, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	var secret []byte
-	err := safecall.Call("seal.Keys", func() (err error) {
+	err := contained(func() (err error) {
 		secret, err = s.keys.Find(ctx, h.KeyID, h.Wrapped)
 		return err
 	})
@@ -175,10 +173,26 @@ func (s *Sealer) find(ctx context.Context, h *Header) (*working, error) {
 	return s.working(secret)
 }
 
-// notNow marks an error of Keys as ErrUnavailable, and as an outage for all parts that hold messages during one.
-func notNow(err error) error { return unavailable{classify.Transient(err)} }
+// contained calls a method of Keys. A panic becomes an error: the key is not there now, and the process goes on.
+func contained(ask func() error) (err error) {
+	returned := false
+	defer func() {
+		if v := recover(); !returned { // v can be nil with GODEBUG=panicnil=1
+			err = errors.New("seal.Keys: panic: " + boundedtext.Value(v, 500))
+		}
+	}()
+	err = ask()
+	returned = true
+	return err
+}
 
+func notNow(err error) error { return unavailable{err} }
+
+// unavailable marks an error of Keys as ErrUnavailable, and as an outage for all parts that hold messages during one.
 type unavailable struct{ err error }
+
+// MarksTransient is asked by package classify: this package does not compile it.
+func (u unavailable) MarksTransient() {}
 
 func (u unavailable) Error() string {
 	return ErrUnavailable.Error() + ": " + boundedtext.Error(u.err, 500)
