@@ -14,8 +14,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
@@ -355,7 +355,7 @@ func holdsOf(config *Config) holds {
 // boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery
 // time of their subscriber.
 func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
-	r := outage.RedeliveryOf(sub)
+	r := hold.RedeliveryOf(sub)
 	if r.Repeats() { // watermill-redisstream gives a message that was nacked another context
 		var err error
 		if sub, err = message.MessageTransformSubscriberDecorator(r.Note)(sub); err != nil {
@@ -367,7 +367,7 @@ func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error
 
 type bounded struct {
 	message.Subscriber
-	redelivery *outage.Redelivery
+	redelivery *hold.Redelivery
 	channel    *Channel
 }
 
@@ -392,7 +392,7 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 		}
 	}
 	ctx = context.WithValue(ctx, attached{}, b.channel)
-	return b.Subscriber.Subscribe(outage.WithRedelivery(ctx, b.redelivery), topic)
+	return b.Subscriber.Subscribe(hold.WithRedelivery(ctx, b.redelivery), topic)
 }
 
 var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a " +

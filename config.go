@@ -25,6 +25,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
@@ -116,7 +117,7 @@ type Config struct {
 	// Default: nil.
 	Retention *letters.RetentionConfig
 	// Outputs configures how often the publishing of produced messages is tried.
-	Outputs middleware.OutputsConfig
+	Outputs outputs.Config
 	// Observers follow what the channel does: metrics, traces and notices. Default: none.
 	Observers []Observer
 }

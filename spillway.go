@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -38,7 +39,7 @@ type listed = sequence.Listed
 type Channel struct {
 	listed
 	queue   *poison.Queue
-	outputs *middleware.Outputs
+	outputs *outputs.Outputs
 	retry   *middleware.Retry
 	stages  *stages.Stages       // nil without Config.Stages
 	ordered *ordered.Part        // nil without Config.Ordered
@@ -93,7 +94,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 	if ch.queue, err = poison.NewQueue(config.Publisher, config.Queue); err != nil {
 		return err
 	}
-	if ch.outputs, err = middleware.NewOutputs(ch.queue, config.Outputs); err != nil {
+	if ch.outputs, err = outputs.New(ch.queue, config.Outputs); err != nil {
 		return err
 	}
 	ch.holds, ch.drainTimeout = holdsOf(config), config.DrainTimeout

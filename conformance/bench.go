@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -102,7 +103,7 @@ func (b *bench) config() spillway.Config {
 			Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond},
 			Hooks: middleware.RetryHooks{OnAttempt: func(context.Context, middleware.Attempt) { b.attempts.Add(1) }},
 		},
-		Outputs: middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}},
+		Outputs: outputs.Config{Backoff: middleware.Backoff{Initial: time.Millisecond, Max: 10 * time.Millisecond}},
 		Queue: poison.QueueConfig{
 			Origin: b.target.Origin,
 			Hooks: poison.Hooks{

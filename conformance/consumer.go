@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"os"
 	"strings"
 	"sync"
@@ -112,7 +113,7 @@ func (c *consumer) configure(config *spillway.Config) {
 		return nil
 	}}
 	// An output waits for its broker's return as long as that may take here.
-	config.Outputs = middleware.OutputsConfig{Attempts: 30,
+	config.Outputs = outputs.Config{Attempts: 30,
 		Backoff: middleware.Backoff{Initial: 100 * time.Millisecond, Max: 2 * time.Second}}
 	if c.Limit {
 		config.CrashLimit = &crashlimit.Config{

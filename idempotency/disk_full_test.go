@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -58,7 +58,7 @@ func (c *cell) alone() message.HandlerMiddleware {
 // heldBriefly gives h messages that are held for a millisecond, and not longer, while the store is away.
 func heldBriefly(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		msg.SetContext(outage.WithMaxHold(msg.Context(), time.Millisecond))
+		msg.SetContext(hold.WithMaxHold(msg.Context(), time.Millisecond))
 		return h(msg)
 	}
 }

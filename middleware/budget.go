@@ -11,7 +11,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Budget bounds how many further attempts Retry makes, as a share of the messages that it handles. So retries do not
@@ -116,7 +115,7 @@ func (p *purse) of(c *chain.Call) *bucket {
 
 // failed returns the bucket for further attempts of the message of c, which is of b so far.
 func (p *purse) failed(c *chain.Call, b *bucket) *bucket {
-	if b == &p.live && c.Arrived(poison.KeyRedriveCount) != "" {
+	if b == &p.live && c.Arrived(chain.KeyRedriveCount) != "" {
 		b = &p.redriven
 		b.deposit()
 	}

@@ -3,14 +3,13 @@
 //   - Recover makes errors of panics.
 //   - Retry calls a handler again at once, if another attempt can succeed. A Budget bounds how often, as a share of all
 //     messages.
-//   - Outputs dead-letters a message whose outputs cannot be published.
 //
 // Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order.
-// Packages below have more parts: stages handles a message again later, breaker holds messages in an outage, and
-// crashlimit dead-letters messages that end the process. A part that is used alone needs a Logger of its own.
+// Packages below have more parts: outputs dead-letters a message whose outputs cannot be published, stages handles a
+// message again later, breaker holds messages in an outage, and crashlimit dead-letters messages that end the process. A part that is used alone needs a Logger of its own.
 //
 //	router.AddMiddleware(
-//		outputs.Middleware,              // ties produced messages to their source
+//		outputs.Middleware,              // outputs.Outputs: ties produced messages to their source
 //		queue.Middleware,                // poison.Queue: dead-letters messages that failed for good
 //		limit.Middleware,                // crashlimit.Limit, if a message can end the process
 //		later.Middleware,                // stages.Stages: another attempt later
@@ -60,9 +59,6 @@
 //     its message, the message is requeued and its outputs are not published.
 //   - A retry never waits past the deadline of the message's context, and leaves time to dead-letter the message. Its
 //     attempts are bounded: those of nested retries add up.
-//   - Outputs of a handler that failed are not published.
-//   - If an output cannot be published, its source is dead-lettered after bounded attempts, with reason
-//     output_undeliverable. The messages behind it go on. The handler does not run again for it.
 //   - An error that leaves Retry is a *classify.Failure with the verdict, the attempts and their history. errors.Is and
 //     errors.As still find the handler's error in it.
 //   - A hook that panics is logged, and changes nothing.
@@ -71,11 +67,7 @@
 //
 //   - Order. Retry holds its message, and on a broker that delivers one message at a time all messages behind it. A
 //     message that was dead-lettered comes back, if it does, after those behind it.
-//   - Exactly one publish. Outputs that were refused together are published again one by one, with the same ids. A
-//     source that is dead-lettered for one output may have had others published.
 //   - Short waits. Retry holds the message, and all messages behind it in its partition, while it waits. Use package
 //     stages for long waits.
-//   - Outputs of a handler without Outputs. The router publishes after the middlewares returned, and nacks the source
-//     if that fails.
 //   - An end of runtime.Goexit. It passes all parts here, and poison.Queue settles it.
 package middleware

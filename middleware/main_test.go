@@ -3,8 +3,6 @@ package middleware_test
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,83 +61,6 @@ func failing(n int, err error) (message.HandlerFunc, *int) {
 		}
 		return nil, nil
 	}, calls
-}
-
-// publisher records what it takes. refuse says which messages it does not take, one after another, as most do.
-type publisher struct {
-	refuse func(topic string, msg *message.Message) error
-
-	mu     sync.Mutex
-	tried  []string
-	taken  []*message.Message
-	closed bool
-}
-
-var errClosed = errors.New("publisher is closed")
-
-func (p *publisher) Publish(topic string, messages ...*message.Message) error {
-	for _, msg := range messages {
-		p.mu.Lock()
-		p.tried = append(p.tried, msg.UUID)
-		closed := p.closed
-		p.mu.Unlock()
-		if closed {
-			return errClosed
-		}
-		if p.refuse != nil {
-			if err := p.refuse(topic, msg); err != nil {
-				return err
-			}
-		}
-		p.mu.Lock()
-		p.taken = append(p.taken, msg.Copy())
-		p.mu.Unlock()
-	}
-	return nil
-}
-
-func (p *publisher) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	return nil
-}
-
-func (p *publisher) messages() []*message.Message {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.taken)
-}
-
-func (p *publisher) ids() []string {
-	var ids []string
-	for _, msg := range p.messages() {
-		ids = append(ids, msg.UUID)
-	}
-	return ids
-}
-
-// tries counts how often a message was published, with or without success.
-func (p *publisher) tries(id string) (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, tried := range p.tried {
-		if tried == id {
-			n++
-		}
-	}
-	return n
-}
-
-// letters decodes what the publisher of a queue took.
-func (p *publisher) letters(t testing.TB) []poison.Letter {
-	t.Helper()
-	var letters []poison.Letter
-	for _, msg := range p.messages() {
-		letter := testkit.Must(poison.Decode(msg))
-		letters = append(letters, letter)
-	}
-	return letters
 }
 
 func benchMessage(ctx context.Context) *message.Message {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
@@ -29,9 +29,9 @@ const (
 func (r *Retry) notNow(c *chain.Call, next chain.Handler, o chain.Outcome,
 	verdict classify.Verdict) (_ []*message.Message, _ chain.Outcome, took time.Duration) {
 	ctx := c.WaitContext()
-	rest := outage.Rest(ctx, r.config.NotNowHold, c.Held())
+	rest := hold.Rest(ctx, r.config.NotNowHold, c.Held())
 	until := time.Now().Add(rest)
-	defer outage.Holding(c, rest, r.config.Logger)()
+	defer hold.Holding(c, rest, r.config.Logger)()
 	for {
 		pause := max(r.postponed.pause(c), verdict.RetryAfter)
 		if rest := time.Until(until); pause > rest {

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -177,7 +177,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 
 		waits := &started[verdict.Class]
 		if *waits == nil {
-			*waits = r.policies[verdict.Class].Backoff.start()
+			*waits = r.policies[verdict.Class].Backoff.intervals().Start()
 		}
 		if o.Next != chain.Failed {
 			return nil, chain.Outcome{Next: o.Next, Why: &failure}
@@ -228,20 +228,7 @@ func (r *Retry) nextWait(c *chain.Call, f *classify.Failure, waits backoff.BackO
 	if r.config.MaxElapsed > 0 && pause > r.config.MaxElapsed-(time.Since(entered)-c.Held()) {
 		return 0, false
 	}
-	return pause, !outlasts(c.WaitContext(), pause)
-}
-
-// reserve is the time that waits keep free before the deadline of a message's context, to dead-letter the message in.
-const reserve = time.Second
-
-// maxRetryAfter is the longest retry-after that is waited for while a message is held.
-const maxRetryAfter = 30 * time.Second
-
-// outlasts reports whether a wait would not leave reserve free before the deadline of ctx. Nothing is added to the
-// wait, which a strategy of the user can make so long that a sum overflows.
-func outlasts(ctx context.Context, pause time.Duration) bool {
-	deadline, ok := ctx.Deadline()
-	return ok && pause > max(time.Until(deadline), 0)-reserve
+	return pause, !intervals.Outlasts(c.WaitContext(), pause)
 }
 
 func (r *Retry) onAttempt(c *chain.Call, a Attempt) {

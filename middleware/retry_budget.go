@@ -10,8 +10,9 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -52,7 +53,7 @@ func (r *Retry) spend(c *chain.Call, b *bucket, f *classify.Failure,
 	}
 	w, err := r.await(c, b, f.Err)
 	rest = max(pause-time.Since(began), 0)
-	if err == nil && outlasts(c.WaitContext(), rest) {
+	if err == nil && intervals.Outlasts(c.WaitContext(), rest) {
 		w.refund()
 		err = chain.Requeued(f.Err)
 	}
@@ -74,12 +75,12 @@ func (r *Retry) admit(c *chain.Call, b *bucket) (withdrawal, error) {
 func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ error) {
 	ctx, began := c.WaitContext(), time.Now()
 	defer func() { c.AddHeld(time.Since(began)) }()
-	hold := outage.Rest(ctx, r.config.NotNowHold, c.Held())
-	defer outage.Holding(c, hold, r.config.Logger)()
+	most := hold.Rest(ctx, r.config.NotNowHold, c.Held())
+	defer hold.Holding(c, most, r.config.Logger)()
 	if chain.TransactionOf(ctx) != nil {
-		hold = min(hold, maxTransactionHold)
+		most = min(most, maxTransactionHold)
 	}
-	until := began.Add(hold)
+	until := began.Add(most)
 	for {
 		now := time.Now()
 		w, ok := b.withdraw(now)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -85,9 +86,9 @@ func (c *RetryConfig) setDefaults() {
 	if c.Attempts == 0 {
 		c.Attempts = 5
 	}
-	c.Backoff.setDefaults()
+	c.Backoff.intervals().SetDefaults()
 	if c.MaxWait == 0 {
-		c.MaxWait = maxRetryAfter
+		c.MaxWait = intervals.MaxRetryAfter
 	}
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 }
@@ -118,19 +119,19 @@ func (c *RetryConfig) validate() error {
 			return fmt.Errorf("middleware: RetryConfig.PerClass[%s].Attempts is %d: it must not be negative", class,
 				policy.Attempts)
 		}
-		policy.Backoff.setDefaults()
-		if err := policy.Backoff.validate(fmt.Sprintf("RetryConfig.PerClass[%s].Backoff", class)); err != nil {
+		policy.Backoff.intervals().SetDefaults()
+		if err := policy.Backoff.intervals().Validate(fmt.Sprintf("RetryConfig.PerClass[%s].Backoff", class)); err != nil {
 			return err
 		}
 	}
-	return c.Backoff.validate("RetryConfig.Backoff")
+	return c.Backoff.intervals().Validate("RetryConfig.Backoff")
 }
 
 // policy returns what RetryConfig says of a class.
 func (c *RetryConfig) policy(class classify.Class) Policy {
 	own, ok := c.PerClass[class]
-	if own.Backoff.isSet() {
-		own.Backoff.setDefaults()
+	if own.Backoff.intervals().IsSet() {
+		own.Backoff.intervals().SetDefaults()
 	} else {
 		own.Backoff = c.Backoff
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,37 +36,6 @@ func publish(t testing.TB, pub message.Publisher, topic string, ids ...string) {
 	for _, id := range ids {
 		testkit.NoError(t, pub.Publish(topic, newMessage(id)))
 	}
-}
-
-// Promise P1: a handler without a publisher works under the decorator; an output that a middleware invents for it is
-// undeliverable, and its source set aside.
-func TestRouterConsumerHandlers(t *testing.T) {
-	source, dead := newChannel(gochannel.Config{}), &publisher{}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 2, Backoff: quick})
-	invent := func(h message.HandlerFunc) message.HandlerFunc {
-		return func(m *message.Message) ([]*message.Message, error) {
-			out, err := h(m)
-			if m.UUID == "1" {
-				out = append(out, message.NewMessage("invented", nil))
-			}
-			return out, err
-		}
-	}
-	var handled atomic.Int64
-	stop := running(t, func(r *message.Router) {
-		r.AddMiddleware(o.Middleware, invent)
-		r.AddPublisherDecorators(o.Decorate)
-		r.AddConsumerHandler("billing", "orders", source, func(*message.Message) error { handled.Add(1); return nil })
-		r.AddHandler("unused", "none", newChannel(gochannel.Config{}), "", nil, (&echo{}).handle) // Watermill allows it
-	})
-	publish(t, source, "orders", "1", "2")
-	eventually(t, "both are handled", func() bool { return handled.Load() == 2 && len(dead.ids()) == 1 })
-	stop()
-	letters := dead.letters(t)
-	testkit.Require(t, handled.Load() == 2 && len(letters) == 1, "%d handled, %d letters", handled.Load(), len(letters))
-	l := letters[0]
-	testkit.Check(t, l.Failure.Reason == classify.ReasonOutput && strings.Contains(l.Failure.Description, `"invented"`),
-		"set aside with %q, %q", l.Failure.Reason, l.Failure.Description)
 }
 
 //go:noinline

@@ -1,6 +1,9 @@
 package poison
 
-import "github.com/watermill-spillway/spillway/internal/chain/deadletter"
+import (
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+)
 
 // The metadata keys of a dead letter. Values are UTF-8 text; what is not is base64 under the key with Base64Suffix.
 const (
@@ -58,7 +61,7 @@ const (
 	KeyEarlierTrace = "x-earlier-trace"
 
 	// Redrive: how often, when, by whom and in which campaign the message came back.
-	KeyRedriveCount = "x-redrive-count"
+	KeyRedriveCount = chain.KeyRedriveCount
 	KeyRedrivenAt   = "x-redriven-at"
 	KeyRedrivenBy   = "x-redriven-by"
 	KeyRedriveID    = "x-redrive-id"

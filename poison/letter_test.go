@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -194,7 +194,7 @@ func TestCutDownIsSmaller(t *testing.T) {
 // Promises P1, P3, decision 13: while what takes the letters is away, messages are held rather than nacked again and
 // again, which a broker may count and end. Their handlers run once. TestOutage of internal/hold/outage has the log.
 func TestSinksAway(t *testing.T) {
-	down := outage.NewError("no connection")
+	down := hold.NewUnavailable("no connection")
 	synctest.Test(t, func(t *testing.T) {
 		back, dead := time.Now().Add(12*time.Second), &sink{}
 		dead.refuse = func(int, string, *message.Message) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
@@ -269,5 +270,5 @@ func (n noRoom) wait(c *chain.Call) {
 	*next = min(max(2**next, firstNoRoom), maxNoRoom)
 	pause := *next
 	n.mu.Unlock()
-	wait.For(c.WaitContext(), min(pause, outage.Rest(c.WaitContext(), 0, c.Held())/2))
+	wait.For(c.WaitContext(), min(pause, hold.Rest(c.WaitContext(), 0, c.Held())/2))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
@@ -184,7 +185,7 @@ func (q *Queue) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
 		// a parked message would be a copy of itself, and a sequence absorbs its copies by their keys
 		if sequence.Of(c) == nil {
-			if o, settled := outage.Settle(c); settled {
+			if o, settled := hold.Settle(c); settled {
 				return nil, o
 			}
 		}

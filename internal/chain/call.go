@@ -56,6 +56,9 @@ type Call struct {
 
 type pair struct{ key, value string }
 
+// KeyRedriveCount is the metadata key that says how often a message was redriven.
+const KeyRedriveCount = "x-redrive-count"
+
 // Hold says which failures of a delivery the breaker holds.
 type Hold uint8
 
@@ -69,7 +72,7 @@ const (
 )
 
 // Held returns how long parts, or the message's stage, held the message without an attempt. A retry does not count it
-// as time spent. A part that holds the message again counts it against outage.MaxHold.
+// as time spent. A part that holds the message again counts it against hold.MaxHold.
 func (c *Call) Held() time.Duration { return c.held }
 
 // AddHeld is called by a part that held the message.
@@ -250,7 +253,7 @@ func (c *Call) pairs(yield func(string, string) bool) {
 	}
 }
 
-// OnPublished calls f after all outputs of the handler were published. Only middleware.Outputs sees that: without it f
+// OnPublished calls f after all outputs of the handler were published. Only outputs.Outputs sees that: without it f
 // is not called.
 func (c *Call) OnPublished(f func()) { c.published = append(c.published, f) }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
 )
 
@@ -20,7 +20,7 @@ type decision int
 
 const (
 	pass      decision = iota // its outcome goes to the parts further out
-	hold                      // it waits in the queue
+	keep                      // it waits in the queue
 	pause                     // it waits a moment, although others pass
 	nextStage                 // it goes to its next stage
 	unheld                    // it is retried as if there were no breaker
@@ -211,7 +211,7 @@ func (p *call) enter() error {
 		p.breaker.tell()
 		began := time.Now()
 		rest := p.rest(ctx)
-		held := outage.Holding(c, rest, p.breaker.config.Logger)
+		held := hold.Holding(c, rest, p.breaker.config.Logger)
 		granted := s.await(ctx, w, rest)
 		held()
 		waited := time.Since(began)

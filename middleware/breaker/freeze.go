@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
@@ -166,7 +166,7 @@ func (p *call) thaw(ctx context.Context, f *freeze) (err error) {
 	defer f.waiting.Add(-1)
 	began := time.Now()
 	rest := p.rest(ctx)
-	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
+	defer hold.Holding(p.c, rest, p.breaker.config.Logger)()
 	timer := time.NewTimer(rest)
 	defer func() {
 		timer.Stop()

@@ -22,14 +22,14 @@ func (s *cell) failed(p *call, verdict classify.Verdict, err error, kind string,
 		s.ramp.ended++
 	}
 	if stale && s.state == Ramping {
-		return hold // it began before the downstream was back
+		return keep // it began before the downstream was back
 	}
 	config := &s.breaker.config
 	if stale || s.state == Open || s.state == HalfOpen {
 		s.window.note(p.of, verdict, config.Window, s.state == Ramping, now)
 		s.confirmed = s.confirmed || s.window.distinct >= minWitnesses
 		if !probe || stale {
-			return hold
+			return keep
 		}
 		return s.probeFailed(p, verdict, err, d, now)
 	}
@@ -42,7 +42,7 @@ func (s *cell) failed(p *call, verdict classify.Verdict, err error, kind string,
 		if blamed {
 			return pass
 		}
-		return hold
+		return keep
 	}
 	if verdict.Away && !blamed && s.window.mixed(true) == 0 && !(now.Before(s.loneUntil) && s.window.distinct == 1) {
 		return pause
@@ -58,7 +58,7 @@ func (s *cell) probeFailed(p *call, verdict classify.Verdict, err error, d *doub
 	s.heldBy(d, now)
 	if d != nil { // its time runs
 		s.next(verdict, now)
-		return hold
+		return keep
 	}
 	mixed, patience := s.window.mixed(true) > 0, s.breaker.config.Doubt
 	if mixed {
@@ -82,7 +82,7 @@ func (s *cell) probeFailed(p *call, verdict classify.Verdict, err error, d *doub
 		}
 	}
 	s.next(verdict, now)
-	return hold
+	return keep
 }
 
 // maySacrifice reports whether a message may go on in this outage, counted. The same message may go on again.

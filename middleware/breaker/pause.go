@@ -7,14 +7,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the breaker is closed.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
 
-var errHeld = outage.NewError("breaker: the downstream is still away; the message is requeued, uncounted")
+var errHeld = hold.NewUnavailable("breaker: the downstream is still away; the message is requeued, uncounted")
 
 // pause waits before the next attempt while the breaker is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error gives the message back.
@@ -23,7 +23,7 @@ func (p *call) pause() error {
 	ctx := p.c.WaitContext()
 	p.waits = min(max(2*p.waits, minPause), maxPause)
 	rest := p.rest(ctx)
-	defer outage.Holding(p.c, rest, p.breaker.config.Logger)()
+	defer hold.Holding(p.c, rest, p.breaker.config.Logger)()
 	began := time.Now()
 	if !wait.For(ctx, min(p.waits, rest)) || p.waits > rest {
 		p.paused.lock()
@@ -53,7 +53,7 @@ func (p *call) unpause() {
 
 // rest returns how long the message may still be held.
 func (p *call) rest(ctx context.Context) time.Duration {
-	return outage.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
+	return hold.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
 }
 
 // giveBack returns the error that gives the message back, uncounted. A message that its handler acked cannot come

@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // mark names a message for one consumer, in the form in which it stands in columns.
@@ -58,7 +57,7 @@ func (l *Limit) markOf(c *chain.Call) mark {
 	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
 	m := mark{consumer: database.Column(consumer),
-		redrives: int64(boundedtext.Count(msg.Metadata[poison.KeyRedriveCount]))}
+		redrives: int64(boundedtext.Count(msg.Metadata[chain.KeyRedriveCount]))}
 	if c.Reentry != nil && c.Reentry.Released > 0 {
 		m.redrives = -c.Reentry.Released
 	}

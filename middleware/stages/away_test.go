@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -25,7 +26,7 @@ func TestStageRefusesForLong(t *testing.T) {
 		err         error
 		held, aside bool // handled again every 20 seconds at most; set aside at last
 	}{
-		"away":    {outage.NewError("no connection"), true, false},
+		"away":    {hold.NewUnavailable("no connection"), true, false},
 		"nacks":   {outage.NewNack("nack"), true, true},
 		"unknown": {classify.Permanent(errors.New("a header of this kind cannot be written")), false, true},
 	} {

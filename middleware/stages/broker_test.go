@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 )
 
 // broker is a pub/sub that keeps what is not acked. The consumers of a topic share its messages, in order.
@@ -207,7 +207,7 @@ func (c *consumer) deliver(ctx context.Context, topic string, k *kept, out chan<
 		}
 	}
 	if c.holds > 0 {
-		session = outage.WithMaxHold(session, c.holds)
+		session = hold.WithMaxHold(session, c.holds)
 	}
 	msg := k.Copy()
 	msg.SetContext(session)

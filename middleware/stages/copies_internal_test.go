@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/poison"
@@ -127,8 +127,8 @@ func TestCopiesMemory(t *testing.T) {
 
 // Feature R5b: an ack in a transaction can be undone with what the handler wrote. Each delivery is handled then.
 func TestNoCopiesInTransactions(t *testing.T) {
-	w := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &outage.Redelivery{InTransaction: true}}}
-	in := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &outage.Redelivery{}}}
+	w := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &hold.Redelivery{InTransaction: true}}}
+	in := &waiter{at: topicOf("t"), sub: &sharedSubscriber{redelivery: &hold.Redelivery{}}}
 	for range 3 {
 		msg := staged("e", "1", "p")
 		msg.SetContext(context.Background())

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/poison"
@@ -78,7 +78,7 @@ const minHold = time.Second
 
 // allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
 func (w *waiter) allowed(ctx context.Context) time.Duration {
-	return min(w.at.maxHold(), outage.MaxHold(ctx, 0))
+	return min(w.at.maxHold(), hold.MaxHold(ctx, 0))
 }
 
 // fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter

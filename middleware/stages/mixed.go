@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
@@ -125,7 +125,7 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 		Until: w.dueAt,
 		Take:  func(msg *message.Message) { over.pass(msg, func() { w.hold(waits, msg, out) }) },
 	}
-	in, err := w.sub.Subscriber.Subscribe(due.With(outage.WithRedelivery(ctx, w.sub.redelivery), stage), w.at.topic)
+	in, err := w.sub.Subscriber.Subscribe(due.With(hold.WithRedelivery(ctx, w.sub.redelivery), stage), w.at.topic)
 	if err != nil {
 		cancel()
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 )
 
 // nameOf names a publisher or subscriber as the router does.
@@ -25,7 +25,7 @@ func nameOf(v any) string {
 // sharedSubscriber is a subscriber that Config.Subscriber returned, once or for several stages.
 type sharedSubscriber struct {
 	message.Subscriber
-	redelivery *outage.Redelivery
+	redelivery *hold.Redelivery
 	users      int       // stages that have it; guarded by Stages.mu
 	live       bool      // a handler has it too: only the router closes it
 	told       sync.Once // that its messages came again
@@ -72,7 +72,7 @@ func (s *Stages) share(sub message.Subscriber, live bool) *sharedSubscriber {
 	i := slices.IndexFunc(s.shared, func(l *sharedSubscriber) bool { return same(l.Subscriber, sub) })
 	if i < 0 {
 		i = len(s.shared)
-		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub, redelivery: outage.RedeliveryOf(sub)})
+		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub, redelivery: hold.RedeliveryOf(sub)})
 	}
 	l := s.shared[i]
 	l.users++

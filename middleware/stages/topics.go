@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -41,10 +41,10 @@ type stageTopic struct {
 	group       string // the consumer group
 	delay       time.Duration
 	concurrency int
-	numbers     []int                             // of the stages that wait here; none for a retired stage
-	shared      bool                              // with other handlers
-	longest     time.Duration                     // that a message waits, with all of its jitter
-	redelivery  atomic.Pointer[outage.Redelivery] // of the subscriber; nil before it is known
+	numbers     []int                           // of the stages that wait here; none for a retired stage
+	shared      bool                            // with other handlers
+	longest     time.Duration                   // that a message waits, with all of its jitter
+	redelivery  atomic.Pointer[hold.Redelivery] // of the subscriber; nil before it is known
 	subscribed  *latch
 	ready       atomic.Bool // the topic exists
 	warned      sync.Once   // that messages are late here

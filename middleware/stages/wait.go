@@ -10,8 +10,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -57,8 +57,8 @@ func (w *waiter) endingOf(router, session context.Context) (ending, context.Canc
 
 // hold passes msg on when it is due. It nacks msg if router, or the message's own context, ends before.
 func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *message.Message) {
-	if outage.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
-		msg.SetContext(outage.WithRedelivery(msg.Context(), w.sub.redelivery))
+	if hold.RedeliveryIn(msg.Context()) == nil { // the subscriber's contexts are its own
+		msg.SetContext(hold.WithRedelivery(msg.Context(), w.sub.redelivery))
 	}
 	session := msg.Context() // the router gives msg another one
 	ends, stop := w.endingOf(router, session)

@@ -8,6 +8,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 )
 
@@ -96,7 +97,7 @@ func (a address) String() string {
 }
 
 var (
-	errNoChannel = outage.NewError("wmamqp: no channel became free in time: the broker does not answer, or answers " +
+	errNoChannel = hold.NewUnavailable("wmamqp: no channel became free in time: the broker does not answer, or answers " +
 		"slower than messages come")
 )
 

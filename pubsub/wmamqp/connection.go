@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 )
 
 // connection is watermill-amqp's, which dials again when it is lost, and its sockets, so that a peer that does not
@@ -42,7 +42,7 @@ func connect(config amqp.ConnectionConfig, writeTimeout time.Duration,
 	return &connection{ConnectionWrapper: wrapper, sockets: sockets, log: log}, nil
 }
 
-var errNotConnected = outage.NewError("wmamqp: not connected to the broker, which is dialled again")
+var errNotConnected = hold.NewUnavailable("wmamqp: not connected to the broker, which is dialled again")
 
 // open returns an open channel's connection. It reads the wrapper's field, which the wrapper writes without a lock when
 // it has dialled again, so it is asked only for a new channel.

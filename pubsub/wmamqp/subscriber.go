@@ -11,8 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/settings"
@@ -196,7 +196,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	if s.config.Key != nil {
 		sub.ordering = sequence.Take(ctx)
 	}
-	sub.drain = graceful.Begin(outage.WithMaxHold(ctx, s.config.MaxHold))
+	sub.drain = graceful.Begin(hold.WithMaxHold(ctx, s.config.MaxHold))
 	sub.ctx = sub.drain.Taking
 	if err := s.enter(sub, topic, most); err != nil {
 		sub.drain.End()

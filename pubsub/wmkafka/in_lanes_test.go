@@ -15,7 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -210,7 +210,7 @@ func TestLanesAtTheEnd(t *testing.T) {
 			msg := d.next() // in any order
 			all[offsetOf(msg)] = msg
 		}
-		testkit.Equal(d, "it may be held for", outage.MaxHold(all[0].Context(), 0), maxHold)
+		testkit.Equal(d, "it may be held for", hold.MaxHold(all[0].Context(), 0), maxHold)
 		all[3].Ack()
 		d.end()
 		synctest.Wait()

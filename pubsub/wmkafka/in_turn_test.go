@@ -13,7 +13,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
@@ -339,7 +339,7 @@ func TestPlacingAtTheEnd(t *testing.T) {
 func TestPlacingAfterAck(t *testing.T) {
 	consuming(t, 2, SubscriberConfig{}, func(d deliveries) {
 		first := d.next()
-		testkit.Equal(d, "it may be held for", outage.MaxHold(first.Context(), 0), maxHold)
+		testkit.Equal(d, "it may be held for", hold.MaxHold(first.Context(), 0), maxHold)
 		first.Ack()
 		second := d.next()
 		placing.Begin(first.Context(), first)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -31,7 +31,7 @@ type tenure struct {
 func (s *subscription) begin(session sarama.ConsumerGroupSession) {
 	taking := session.Context()
 	t := &tenure{session: session}
-	work := graceful.Until(outage.WithMaxHold(context.WithoutCancel(taking), maxHold), taking)
+	work := graceful.Until(hold.WithMaxHold(context.WithoutCancel(taking), maxHold), taking)
 	t.work, t.cut = context.WithCancel(work)
 	s.tenure = t
 	context.AfterFunc(taking, func() {

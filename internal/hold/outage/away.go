@@ -10,19 +10,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// NewError returns an error that is Away, for Spillway's own clients. Wrap it, or keep it as a sentinel.
-func NewError(text string) error { return &unavailable{text} }
-
-type unavailable struct{ text string }
-
-func (e *unavailable) Error() string { return e.text }
-
-var errWaited = NewError("the database or broker that the message needs is still away")
+var errWaited = hold.NewUnavailable("the database or broker that the message needs is still away")
 
 // Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the
 // message:
@@ -158,7 +152,7 @@ func shape(err error) bool {
 		return true
 	}
 	switch err.(type) {
-	case *unavailable, *nack, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
+	case *hold.Unavailable, *nack, *net.OpError, *net.DNSError, *tls.CertificateVerificationError, tls.RecordHeaderError:
 		return true
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")

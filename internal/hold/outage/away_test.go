@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -58,7 +59,7 @@ func TestAway(t *testing.T) {
 		"redis, clients":      {redisError("ERR max number of clients reached"), true},
 		"redis, pool":         {errors.New("redis: connection pool timeout"), true},
 		"redis, wrong type":   {redisError("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
-		"our own":             {NewError("away"), true},
+		"our own":             {hold.NewUnavailable("away"), true},
 		"kafka, no brokers":   {sarama.ErrOutOfBrokers, true},
 		"kafka, wrapped":      {fmt.Errorf("a: %w", sarama.Wrap(sarama.ErrOutOfBrokers, refused)), true},
 		"kafka, no replicas":  {sarama.ErrNotEnoughReplicas, true},

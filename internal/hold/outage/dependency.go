@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
@@ -19,8 +20,6 @@ const (
 	probeEvery = time.Second
 	// courtesy is how long the message that tried last lets others try first.
 	courtesy = 100 * time.Millisecond
-	// reserve is the time kept free before the deadline of a message, to give it back in.
-	reserve = time.Second
 	// closedAfter is the number of failures in a row after which messages wait without an attempt of their own. One
 	// failure can be the message's.
 	closedAfter = 2
@@ -91,9 +90,9 @@ func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) er
 
 // hold calls try at the message's slots. err is the failure so far, or nil.
 func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, err error) error {
-	rest, of := Rest(ctx, g.config.MaxHold, c.Held()), recent.Of(c)
+	rest, of := hold.Rest(ctx, g.config.MaxHold, c.Held()), recent.Of(c)
 	until := time.Now().Add(rest)
-	defer Holding(c, rest, g.config.Logger)()
+	defer hold.Holding(c, rest, g.config.Logger)()
 	g.mu.Lock()
 	g.episode.held++
 	g.waiting++
@@ -167,27 +166,6 @@ func (g *Dependency) Settled(c *chain.Call) {
 	defer g.mu.Unlock()
 	g.suspects.Forget(recent.Of(c))
 	g.noting.Store(g.failures > 0 || g.suspects.Len() > 0)
-}
-
-// DefaultMaxHold is less than the shortest usual time after which a broker redelivers a message without an ack: 30 s.
-const DefaultMaxHold = 20 * time.Second
-
-type holdKey struct{}
-
-// WithMaxHold returns ctx for a message that its adapter lets be held for hold. It is for brokers that count returned
-// messages, and drop a message that was returned too often.
-func WithMaxHold(ctx context.Context, hold time.Duration) context.Context {
-	return context.WithValue(ctx, holdKey{}, hold)
-}
-
-// Rest returns how much longer a message may be held that was held before. It keeps a reserve free before the deadline
-// of ctx, to give the message back in.
-func Rest(ctx context.Context, configured, held time.Duration) time.Duration {
-	rest := MaxHold(ctx, configured) - held
-	if deadline, ok := ctx.Deadline(); ok {
-		rest = min(rest, time.Until(deadline)-reserve)
-	}
-	return max(rest, 0)
 }
 
 // Report is an outage that goes on.

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -54,7 +55,7 @@ func TestOutage(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		g := New(Config{Name: "store", Logger: logger})
 		do := func(id string, err error) {
-			within, cancel := context.WithTimeout(t.Context(), reserve+time.Millisecond)
+			within, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
 			defer cancel()
 			_ = g.Do(within, call(within, id), func() error { return err })
 		}
@@ -102,7 +103,7 @@ func TestGivenBack(t *testing.T) {
 		g := New(Config{})
 		var d thing
 		d.down.Store(true)
-		for want, within := range map[time.Duration]time.Duration{DefaultMaxHold: time.Hour, 9 * time.Second: 10 * time.Second} {
+		for want, within := range map[time.Duration]time.Duration{hold.DefaultMaxHold: time.Hour, 9 * time.Second: 10 * time.Second} {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			began := time.Now()
 			err := g.Do(ctx, call(ctx, "m"), d.ask)
@@ -110,7 +111,7 @@ func TestGivenBack(t *testing.T) {
 			testkit.Check(t, givenBack(err) && took == want, "after %s, not %s: %v", took, want, err)
 			cancel()
 		}
-		adapters := WithMaxHold(t.Context(), time.Hour)
+		adapters := hold.WithMaxHold(t.Context(), time.Hour)
 		for configured, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: time.Minute} {
 			var away thing
 			away.down.Store(true)
@@ -160,7 +161,7 @@ func TestRefusedAlone(t *testing.T) {
 			err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
 		}
 		took := time.Since(began)
-		testkit.Check(t, err == errAway && took >= maxRefusal && took <= maxRefusal+DefaultMaxHold,
+		testkit.Check(t, err == errAway && took >= maxRefusal && took <= maxRefusal+hold.DefaultMaxHold,
 			"after %s: %v", took, err)
 		err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
 		testkit.Check(t, err == errAway, "a message that was found out is held again: %v", err)

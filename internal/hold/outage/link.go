@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -62,7 +63,7 @@ func cannotConnect(err error) bool {
 	switch e := err.(type) {
 	case *net.OpError:
 		return e.Op == "dial"
-	case *net.DNSError, *unavailable:
+	case *net.DNSError, *hold.Unavailable:
 		return true
 	}
 	if foreign.ErrorOf(err).Kind == foreign.Connect {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -44,7 +45,7 @@ func TestLink(t *testing.T) {
 		{fmt.Errorf("%w: %w", new(pgconn.ConnectError), io.EOF), disconnected},
 		{&pgconn.PgError{Code: "57P03"}, disconnected},
 		{context.DeadlineExceeded, disconnected},
-		{NewError("not connected"), disconnected},
+		{hold.NewUnavailable("not connected"), disconnected},
 		{evil{}, disconnected},
 	} {
 		got := linkOf(row.err)

@@ -53,7 +53,7 @@
 //   - The guard of internal/chain/guard holds nothing.
 //   - The breaker of the publisher (internal/hold/outage) holds each message of an outage. The subscriber's bound
 //     limits their number.
-//   - outage.Settle looks for copies that the broker delivers again. A message that was nacked is forgotten there, so
+//   - hold.Settle looks for copies that the broker delivers again. A message that was nacked is forgotten there, so
 //     its next delivery is no copy.
 //   - A stage's waiter holds its message until the message is settled, each in a goroutine of its own.
 //   - Middlewares of the application that are outside of the chain, or between its parts, see the placement of one

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -115,7 +116,7 @@ func (b *Shop) Channel(change ...func(*spillway.Config)) *spillway.Channel {
 		Publisher:   b.Letters,
 		Idempotency: KeysOf(b.T, b.DB),
 		Retry:       middleware.RetryConfig{Attempts: 3, Backoff: middleware.Backoff{Initial: time.Millisecond}},
-		Outputs: middleware.OutputsConfig{Backoff: middleware.Backoff{Initial: time.Millisecond,
+		Outputs: outputs.Config{Backoff: middleware.Backoff{Initial: time.Millisecond,
 			Max: 5 * time.Millisecond}},
 	}
 	for _, f := range change {

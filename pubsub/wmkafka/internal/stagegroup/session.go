@@ -9,8 +9,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
@@ -126,7 +126,7 @@ func newSession(of sarama.ConsumerGroupSession, m *membership, partitions map[st
 
 // enter gives a claim its context.
 func (s *session) enter(c *claim) {
-	values := outage.WithMaxHold(context.WithoutCancel(c.topic.ctx), maxHold)
+	values := hold.WithMaxHold(context.WithoutCancel(c.topic.ctx), maxHold)
 	taking, stop := context.WithCancel(values)
 	sessions := context.AfterFunc(s.ctx, stop)
 	topics := context.AfterFunc(c.topic.ctx, stop)

@@ -1,8 +1,9 @@
-package middleware_test
+package outputs_test
 
 import (
 	"bytes"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -47,7 +47,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 		first, protected := row.first, row.protected
 		source, dead, e, logger := newChannel(gochannel.Config{}), &publisher{}, &echo{}, watermill.NewCaptureLogger()
 		pub := &publisher{refuse: refusing("out of 1", 2, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick, Shared: settings.Shared{Logger: logger}})
+		o := newOutputs(t, dead, outputs.Config{Backoff: quick, Shared: settings.Shared{Logger: logger}})
 		stop := running(t, func(r *message.Router) {
 			r.AddMiddleware(o.Middleware)
 			if first {
@@ -77,7 +77,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 func TestRouterOwnHandlers(t *testing.T) {
 	source, logger, pub := newChannel(gochannel.Config{}), watermill.NewCaptureLogger(), &publisher{}
 	own := testkit.Must(chain.Own(source))
-	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
+	o := newOutputs(t, &publisher{}, outputs.Config{Shared: settings.Shared{Logger: logger}})
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware)
 		r.AddPublisherDecorators(o.Decorate)
@@ -98,7 +98,7 @@ func TestRouterPreservedContext(t *testing.T) {
 	one, two, three := newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true}), newChannel(gochannel.Config{PreserveContext: true})
 	dead := &publisher{}
 	last := &publisher{refuse: refusing("1", 3, errBoom)}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 2, Backoff: quick})
+	o := newOutputs(t, dead, outputs.Config{Attempts: 2, Backoff: quick})
 	pass := func(m *message.Message) ([]*message.Message, error) {
 		out := m.CopyWithContext() // with the tie of the handler before
 		out.Metadata.Set("way", m.Metadata.Get("way")+">"+message.HandlerNameFromCtx(m.Context()))
@@ -138,7 +138,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 	} {
 		told := 0
 		dead := &publisher{refuse: func(string, *message.Message) error { return c.dead }}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: every(time.Millisecond)})
+		o := newOutputs(t, dead, outputs.Config{Backoff: every(time.Millisecond)})
 		pub := &publisher{refuse: refusing("a", c.refusals, c.err)}
 		asks := func(next chain.Handler) chain.Handler {
 			return func(call *chain.Call) ([]*message.Message, chain.Outcome) {
@@ -170,7 +170,7 @@ func large(n int) message.HandlerFunc {
 
 // Feature D15: what is copied of a source's outputs, so that they can be published again, is bounded.
 func TestOutputsCopyLittle(t *testing.T) {
-	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
+	o := newOutputs(t, &publisher{}, outputs.Config{})
 	pub := decorate(t, o, testkit.Nowhere{})
 	h, source := large(64), message.NewMessage("1", nil)
 	var before, after runtime.MemStats
@@ -207,7 +207,7 @@ func TestLargeOutputsRefused(t *testing.T) {
 					}
 					return row.err
 				}}
-				o := newOutputs(t, dead, middleware.OutputsConfig{})
+				o := newOutputs(t, dead, outputs.Config{})
 				source := message.NewMessage("1", []byte("source"))
 				err := route(o, decorate(t, o, pub), source, large(3))
 				testkit.Check(t, (err == nil) == row.settled && len(dead.ids()) == row.letters &&

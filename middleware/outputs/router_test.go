@@ -1,10 +1,14 @@
-package middleware_test
+package outputs_test
 
 import (
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -52,7 +56,7 @@ func (e *echo) called(id string) int {
 func TestRouterUndeliverableOutput(t *testing.T) {
 	dead, e := &publisher{}, &echo{}
 	pub := &publisher{refuse: refusing("out of 1", 999, errBoom)}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: quick})
+	o := newOutputs(t, dead, outputs.Config{Backoff: quick})
 	source := newChannel(gochannel.Config{})
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware)
@@ -116,7 +120,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 					}
 					return nil
 				}}
-				o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
+				o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}})
 				decorated := decorate(t, o, pub)
 				var all sync.WaitGroup
 				for i := range 20 {
@@ -142,4 +146,58 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// running runs a router with the handlers that add adds, and returns the function that closes it.
+func running(t testing.TB, add func(*message.Router)) (stop func()) {
+	return testkit.RunRouter(t, watermill.NopLogger{}, add)
+}
+
+var eventually = testkit.Eventually
+
+func newChannel(config gochannel.Config) *gochannel.GoChannel {
+	return gochannel.NewGoChannel(config, watermill.NopLogger{})
+}
+
+func publish(t testing.TB, pub message.Publisher, topic string, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		testkit.NoError(t, pub.Publish(topic, newMessage(id)))
+	}
+}
+
+// Promise P1: a handler without a publisher works under the decorator; an output that a middleware invents for it is
+// undeliverable, and its source set aside.
+func TestRouterConsumerHandlers(t *testing.T) {
+	source, dead := newChannel(gochannel.Config{}), &publisher{}
+	o := newOutputs(t, dead, outputs.Config{Attempts: 2, Backoff: quick})
+	invent := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(m *message.Message) ([]*message.Message, error) {
+			out, err := h(m)
+			if m.UUID == "1" {
+				out = append(out, message.NewMessage("invented", nil))
+			}
+			return out, err
+		}
+	}
+	var handled atomic.Int64
+	stop := running(t, func(r *message.Router) {
+		r.AddMiddleware(o.Middleware, invent)
+		r.AddPublisherDecorators(o.Decorate)
+		r.AddConsumerHandler("billing", "orders", source, func(*message.Message) error { handled.Add(1); return nil })
+		r.AddHandler("unused", "none", newChannel(gochannel.Config{}), "", nil, (&echo{}).handle) // Watermill allows it
+	})
+	publish(t, source, "orders", "1", "2")
+	eventually(t, "both are handled", func() bool { return handled.Load() == 2 && len(dead.ids()) == 1 })
+	stop()
+	letters := dead.letters(t)
+	testkit.Require(t, handled.Load() == 2 && len(letters) == 1, "%d handled, %d letters", handled.Load(), len(letters))
+	l := letters[0]
+	testkit.Check(t, l.Failure.Reason == classify.ReasonOutput && strings.Contains(l.Failure.Description, `"invented"`),
+		"set aside with %q, %q", l.Failure.Reason, l.Failure.Description)
+}
+
+func aborted(err error) bool {
+	failure, ok := causes.Find[*classify.Failure](err)
+	return ok && failure.Verdict.Class == classify.ClassAborted
 }

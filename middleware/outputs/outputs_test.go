@@ -1,9 +1,10 @@
-package middleware_test
+package outputs_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"maps"
 	"slices"
 	"strings"
@@ -26,16 +27,16 @@ func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
 	return testkit.Must(poison.NewQueue(dead, poison.QueueConfig{PublishBackoff: time.Millisecond}))
 }
 
-func newOutputs(t testing.TB, dead message.Publisher, config middleware.OutputsConfig) *middleware.Outputs {
-	return testkit.Must(middleware.NewOutputs(newQueue(t, dead), config))
+func newOutputs(t testing.TB, dead message.Publisher, config outputs.Config) *outputs.Outputs {
+	return testkit.Must(outputs.New(newQueue(t, dead), config))
 }
 
-func decorate(t testing.TB, o *middleware.Outputs, pub message.Publisher) message.Publisher {
+func decorate(t testing.TB, o *outputs.Outputs, pub message.Publisher) message.Publisher {
 	return testkit.Must(o.Decorate(pub))
 }
 
 // route does for one message what the router does: handler, publish, ack or nack.
-func route(o *middleware.Outputs, pub message.Publisher, msg *message.Message, h message.HandlerFunc) error {
+func route(o *outputs.Outputs, pub message.Publisher, msg *message.Message, h message.HandlerFunc) error {
 	out, err := o.Middleware(h)(msg)
 	if err == nil {
 		err = pub.Publish("invoices", out...)
@@ -105,7 +106,7 @@ func TestRefusedOutputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dead, pub := &publisher{}, &publisher{refuse: refusing(row.refused, row.times, row.err)}
-				o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: row.attempts})
+				o := newOutputs(t, dead, outputs.Config{Attempts: row.attempts})
 				msg := newMessage("1")
 				err := route(o, decorate(t, o, pub), msg, producing(row.outputs...))
 				testkit.Require(t, err == nil, "the source is nacked: %v", err)
@@ -138,7 +139,7 @@ func wantSetAside(t testing.TB, l poison.Letter, refused string, cause error) {
 // Conventions: where the attempts end with the batch, it is not known which output was refused, and the letter says so.
 func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
 	dead, pub := &publisher{}, &publisher{refuse: refusing("b", 1, errBoom)}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 1})
+	o := newOutputs(t, dead, outputs.Config{Attempts: 1})
 	testkit.NoError(t, route(o, decorate(t, o, pub), newMessage("1"), producing("a", "b")))
 	text := dead.letters(t)[0].Failure.Description
 	testkit.Check(t, strings.Contains(text, "one of 2 outputs"), "got %q", text)
@@ -148,7 +149,7 @@ func TestRefusedBatchIsNotBlamedOnOne(t *testing.T) {
 func TestPublisherPanics(t *testing.T) {
 	dead := &publisher{}
 	pub := &publisher{refuse: func(string, *message.Message) error { panic("publisher") }}
-	o := newOutputs(t, dead, middleware.OutputsConfig{})
+	o := newOutputs(t, dead, outputs.Config{})
 	testkit.NoError(t, route(o, decorate(t, o, pub), newMessage("1"), producing("a")))
 	wantSetAside(t, dead.letters(t)[0], "a", errors.New("panic: publisher"))
 }
@@ -158,7 +159,7 @@ func TestOutputHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, told := watermill.NewCaptureLogger(), 0
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 2, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
+		o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
 			told++
 			panic(err)
 		}})
@@ -172,13 +173,13 @@ func TestOutputHooks(t *testing.T) {
 // Conventions: outputs that make no sense are an error at construction, which names the field.
 func TestOutputsConstruction(t *testing.T) {
 	queue := newQueue(t, &publisher{})
-	for want, config := range map[string]middleware.OutputsConfig{
-		"OutputsConfig.Attempts is -1":      {Attempts: -1},
-		"OutputsConfig.Backoff: Multiplier": {Backoff: middleware.Backoff{Multiplier: -1}},
+	for want, config := range map[string]outputs.Config{
+		"Config.Attempts is -1":      {Attempts: -1},
+		"Config.Backoff: Multiplier": {Backoff: middleware.Backoff{Multiplier: -1}},
 	} {
-		testkit.Says(t, testkit.Err(middleware.NewOutputs(queue, config)), want)
+		testkit.Says(t, testkit.Err(outputs.New(queue, config)), want)
 	}
-	testkit.Says(t, testkit.Err(middleware.NewOutputs(nil, middleware.OutputsConfig{})), "the queue is nil")
+	testkit.Says(t, testkit.Err(outputs.New(nil, outputs.Config{})), "the queue is nil")
 }
 
 // Promise P2: a handler that passes its message on gets the message as it changed it published, each time, and its
@@ -187,7 +188,7 @@ func TestPassthrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, times := range []int{2, 99} {
 			dead, pub := &publisher{}, &publisher{refuse: refusing("spoiled", times, errBoom)}
-			o := newOutputs(t, dead, middleware.OutputsConfig{})
+			o := newOutputs(t, dead, outputs.Config{})
 			msg := newMessage("1")
 			testkit.NoError(t, route(o, decorate(t, o, pub), msg, func(m *message.Message) ([]*message.Message, error) {
 				_, _ = producing()(m)
@@ -206,7 +207,7 @@ func TestPassthrough(t *testing.T) {
 func TestTieIsUsedOnce(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	dead, pub := &publisher{}, &publisher{}
-	o := newOutputs(t, dead, middleware.OutputsConfig{Shared: settings.Shared{Logger: logger}})
+	o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}})
 	decorated := decorate(t, o, pub)
 	out := testkit.Must(o.Middleware(producing("a"))(newMessage("1")))
 	testkit.NoError(t, decorated.Publish("invoices", out...))
@@ -227,7 +228,7 @@ func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 	forged.Metadata.Set(poison.KeyOriginalKey, "theirs")
 	for topic, kept := range map[string]bool{"orders": false, "": false, "orders.dlq": true, "orders.dlq.parked": true} {
 		pub := &publisher{}
-		o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
+		o := newOutputs(t, &publisher{}, outputs.Config{})
 		msg := forged.Copy()
 		msg.SetContext(foreign.Within(t.Context(), "billing", topic))
 		err := route(o, decorate(t, o, pub), msg, func(msg *message.Message) ([]*message.Message, error) {

@@ -1,4 +1,4 @@
-package middleware
+package outputs
 
 import (
 	"errors"
@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -115,7 +116,7 @@ func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) 
 // have accepted some before the refusal. They are published again, with the same ids.
 func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.Call, err error) error {
 	config := &p.outputs.config
-	waits := config.Backoff.start()
+	waits := backoffOf(config).Start()
 	failure := &classify.Failure{}
 	next, tries := 0, 0        // the message that was refused, and how often
 	alone := len(outputs) == 1 // else it is unknown which one was refused
@@ -134,9 +135,9 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		if tries >= config.Attempts || pause == backoff.Stop || alone && p.inVain(verdict, err, tries) {
 			return p.setAside(c, failure, topic, refused(outputs, next, alone), err)
 		}
-		pause = max(pause, min(verdict.RetryAfter, maxRetryAfter))
+		pause = max(pause, min(verdict.RetryAfter, intervals.MaxRetryAfter))
 		ctx := c.PlaceContext()
-		if outlasts(ctx, pause) || !wait.For(ctx, pause) {
+		if intervals.Outlasts(ctx, pause) || !wait.For(ctx, pause) {
 			if c.Gone() {
 				return chain.Aborted(err)
 			}
@@ -211,7 +212,7 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 
 // setAside dead-letters the source. Its handler succeeded, so its number of attempts stays.
 func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, topic, refused string, err error) error {
-	err = fmt.Errorf("middleware: %s cannot be published to %q: %w", refused, topic, err)
+	err = fmt.Errorf("outputs: %s cannot be published to %q: %w", refused, topic, err)
 	failure.Err = err
 	failure.Verdict = classify.Verdict{Class: classify.ClassPermanent, Reason: classify.ReasonOutput}
 	failure.Attempts = max(c.Attempts, 1) // of the handler, not of the publisher
@@ -229,7 +230,7 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 		logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.Handler: message.HandlerNameFromCtx(c.Ctx),
 	})
 	if config.OnOutputError != nil {
-		safecall.Hook(config.Logger, "middleware.OnOutputError", func() {
+		safecall.Hook(config.Logger, "outputs.OnOutputError", func() {
 			config.OnOutputError(c.Ctx, p.outputs.inside.Error(err))
 		})
 	}

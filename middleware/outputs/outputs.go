@@ -1,4 +1,14 @@
-package middleware
+// Package outputs dead-letters a message whose outputs cannot be published, so that the messages behind it go on.
+//
+//	outputs, err := outputs.New(queue, outputs.Config{})
+//	router.AddMiddleware(outputs.Middleware, queue.Middleware)
+//	router.AddPublisherDecorators(outputs.Decorate) // before any other decorator
+//
+// Outputs of a handler that failed are not published. If an output cannot be published, its source is dead-lettered
+// after bounded attempts, with reason output_undeliverable, and the handler does not run again for it. Outputs that were
+// refused together are published again one by one, with the same ids. So a source that is dead-lettered for one output
+// may have had others published. Without this package the router nacks the source, without end.
+package outputs
 
 import (
 	"context"
@@ -14,12 +24,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/intervals"
+	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
-// OutputsConfig configures Outputs. The zero value is useful.
-type OutputsConfig struct {
+// Config configures Outputs. The zero value is useful.
+type Config struct {
 	// Attempts is how often an output is published at most. Default: 5.
 	//
 	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after
@@ -35,13 +47,19 @@ type OutputsConfig struct {
 	// Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
-	Backoff Backoff
+	Backoff middleware.Backoff
 	// OnOutputError is called after each refused publish. A panic in it is logged.
 	OnOutputError func(context.Context, error)
 	// Shared: Classifier judges the publisher's errors. Logger receives an Error line per refused publish, and one Info
 	// line if outputs are not protected.
 	settings.Shared
 }
+
+// link makes the type that embeds it a part of chains.
+type link = chain.Link
+
+// backoffOf returns the waits of a Config.
+func backoffOf(c *Config) *intervals.Backoff { return (*intervals.Backoff)(&c.Backoff) }
 
 // Outputs protects the messages that a handler produces. The router publishes them after all middlewares have returned.
 // If the publisher refuses one, the router nacks the source, which is handled again without end.
@@ -54,28 +72,28 @@ type Outputs struct {
 	link
 	queue  *poison.Queue
 	inside deadletter.Inside // of queue
-	config OutputsConfig
+	config Config
 	untied sync.Once
 }
 
-// NewOutputs returns an Outputs that dead-letters sources with queue, or an error that names the field of config that
+// New returns an Outputs that dead-letters sources with queue, or an error that names the field of config that
 // is wrong.
-func NewOutputs(queue *poison.Queue, config OutputsConfig) (*Outputs, error) {
+func New(queue *poison.Queue, config Config) (*Outputs, error) {
 	if config.Attempts == 0 {
 		config.Attempts = 5
 	}
-	config.Backoff.setDefaults()
+	backoffOf(&config).SetDefaults()
 	config.Logger = logging.Wrap(config.Logger, nil)
 	if queue == nil {
-		return nil, errors.New("middleware: NewOutputs: the queue is nil: give the poison.Queue of the handlers")
+		return nil, errors.New("outputs: New: the queue is nil: give the poison.Queue of the handlers")
 	}
 	if config.Attempts < 1 {
-		return nil, fmt.Errorf("middleware: OutputsConfig.Attempts is %d: it must be at least 1", config.Attempts)
+		return nil, fmt.Errorf("outputs: Config.Attempts is %d: it must be at least 1", config.Attempts)
 	}
 	if config.MaxHold < 0 {
-		return nil, fmt.Errorf("middleware: OutputsConfig.MaxHold is %s: it must not be negative", config.MaxHold)
+		return nil, fmt.Errorf("outputs: Config.MaxHold is %s: it must not be negative", config.MaxHold)
 	}
-	if err := config.Backoff.validate("OutputsConfig.Backoff"); err != nil {
+	if err := backoffOf(&config).Validate("Config.Backoff"); err != nil {
 		return nil, err
 	}
 	o := &Outputs{queue: queue, inside: queue.Inside(), config: config}
@@ -130,7 +148,7 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs
 		return nil, nil
 	}
-	broker := outage.New(outage.Config{Name: "middleware: the publisher of outputs", MaxHold: o.config.MaxHold,
+	broker := outage.New(outage.Config{Name: "outputs: the publisher of outputs", MaxHold: o.config.MaxHold,
 		Away: brokerAway, Lost: outage.Lost, Nacked: outage.Nacked, Logger: o.config.Logger})
 	return &outputPublisher{Publisher: pub, outputs: o, broker: broker}, nil
 }

@@ -1,7 +1,8 @@
-package middleware_test
+package outputs_test
 
 import (
 	"context"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ func refusedWhile(t *testing.T, meanwhile func(*message.Message, context.CancelF
 		defer cancel()
 		msg.SetContext(ctx)
 		pub := &publisher{}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Backoff: every(time.Second)})
+		o := newOutputs(t, dead, outputs.Config{Backoff: every(time.Second)})
 		decorated := decorate(t, o, pub)
 		pub.refuse = func(string, *message.Message) error {
 			if pub.tries("a") == 2 {
@@ -84,7 +85,7 @@ func TestOutputsOfSettledSources(t *testing.T) {
 // may still hold, stays what the handler made.
 func TestPassthroughIsNotRestoredInThePublisher(t *testing.T) {
 	dead, pub := &publisher{}, &holding{}
-	o := newOutputs(t, dead, middleware.OutputsConfig{})
+	o := newOutputs(t, dead, outputs.Config{})
 	decorated := decorate(t, o, pub)
 	pub.then = func() { _ = decorated.Close() }
 	msg := newMessage("1")
@@ -119,7 +120,7 @@ func TestOutputsDeadline(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 99, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 50, Backoff: every(3 * time.Second)})
+		o := newOutputs(t, dead, outputs.Config{Attempts: 50, Backoff: every(3 * time.Second)})
 		msg, start := newMessage("1"), time.Now()
 		msg.SetContext(ctx)
 		err := route(o, decorate(t, o, pub), msg, producing("a"))
@@ -134,7 +135,7 @@ func TestOutputsDeadline(t *testing.T) {
 func TestOutputsCountTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 99, errBoom)}
-		o := newOutputs(t, dead, middleware.OutputsConfig{Attempts: 7})
+		o := newOutputs(t, dead, outputs.Config{Attempts: 7})
 		fails, _ := failing(2, errBoom)
 		retry := newRetry(t, middleware.RetryConfig{})
 		out := testkit.Must(chain.EnterParts(o, retry)(func(m *message.Message) ([]*message.Message, error) {
@@ -153,7 +154,7 @@ func TestOutputsCountTheHandler(t *testing.T) {
 // Promise P3: what a handler produced that nacked its message is not published, since it is produced again.
 func TestOutputsOfNacked(t *testing.T) {
 	pub := &publisher{}
-	o := newOutputs(t, &publisher{}, middleware.OutputsConfig{})
+	o := newOutputs(t, &publisher{}, outputs.Config{})
 	decorated := decorate(t, o, pub)
 	for i, nacks := range []bool{true, true, false} {
 		msg := newMessage("1")

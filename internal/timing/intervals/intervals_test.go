@@ -1,4 +1,4 @@
-package middleware
+package intervals
 
 import (
 	"math"
@@ -19,8 +19,8 @@ func drawBackoff(t *rapid.T) Backoff {
 		Max:        time.Duration(rapid.Int64Range(initial, math.MaxInt64).Draw(t, "max")),
 		Multiplier: rapid.Float64Range(1, 100).Draw(t, "multiplier"),
 	}
-	b.setDefaults()
-	err := b.validate("Backoff")
+	b.SetDefaults()
+	err := b.Validate("Backoff")
 	testkit.Require(t, err == nil, "refused: %v", err)
 	return b
 }
@@ -29,7 +29,7 @@ func drawBackoff(t *rapid.T) Backoff {
 func TestWaitsWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBackoff(t)
-		waits := b.start()
+		waits := b.Start()
 		if rapid.Bool().Draw(t, "used before") {
 			for range 5 {
 				waits.NextBackOff()
@@ -51,7 +51,7 @@ func TestMeanOfJitter(t *testing.T) {
 	random := testkit.Random(t)
 	for _, initial := range []time.Duration{time.Second, math.MaxInt64} {
 		b := Backoff{Initial: initial, Max: initial, Multiplier: 1}
-		waits := b.start().(*jittered)
+		waits := b.Start().(*jittered)
 		waits.random = random.Float64
 		const draws = 50_000
 		sum := 0.0
@@ -77,8 +77,8 @@ func TestBackoffValidation(t *testing.T) {
 		".New returns nil ":    {New: func() backoff.BackOff { return (*backoff.ZeroBackOff)(nil) }},
 		"New: panic: no, sir!": {New: func() backoff.BackOff { panic("no, sir!") }},
 	} {
-		b.setDefaults()
-		err := b.validate("XConfig.Backoff")
+		b.SetDefaults()
+		err := b.Validate("XConfig.Backoff")
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), strings.TrimSpace(want)) &&
 			strings.Contains(err.Error(), "XConfig.Backoff"), "got %v, want %q", err, want)
 	}
