@@ -105,13 +105,13 @@ const silence = 10 * time.Second
 
 // sparse is a round of few messages. They fail once, and wait for silence. Another one comes while they are drained.
 func (s *setting) sparse(ctx context.Context, random *rand.Rand) error {
-	few := s.Messages + 2*s.Keys
+	few := s.Messages + 1000
 	if err := s.broker.produce(s.Messages, few); err != nil {
 		return err
 	}
 	s.Messages = few + 1
 	select {
-	case <-time.After(silence + time.Duration(random.Int64N(int64(silence/20)))):
+	case <-time.After(silence + time.Second + time.Duration(random.Int64N(int64(2*time.Second)))):
 	case <-ctx.Done():
 	}
 	return s.broker.produce(few, few+1)

@@ -119,8 +119,13 @@ func (s *setting) remove() error {
 }
 
 // idOf and keyOf say which message is the nth, of which key.
-func (p *plan) idOf(n int) string  { return fmt.Sprintf("%s/%d", p.keyOf(n), n) }
-func (p *plan) keyOf(n int) string { return fmt.Sprint("key-", n*7919%p.Keys) }
+func (p *plan) idOf(n int) string { return fmt.Sprintf("%s/%d", p.keyOf(n), n) }
+func (p *plan) keyOf(n int) string {
+	if n >= p.SparseFrom { // many lanes, which end one after the other
+		return fmt.Sprint("sparse-", n)
+	}
+	return fmt.Sprint("key-", n*7919%p.Keys)
+}
 
 // fate is how often a message fails, or -1 for good.
 func (p *plan) fate(id string) int {

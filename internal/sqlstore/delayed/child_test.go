@@ -63,7 +63,7 @@ func (s *Store) note(_ string, messages []*message.Message) (err error) {
 func TestKilled(t *testing.T) {
 	const n, kills = 200, 6
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		testkit.Must(s.db.DB().Exec(`CREATE TABLE published (id VARCHAR(64) NOT NULL)`))
 		fill(t, s, "orders", n)
 		o := order{Address: address, Driver: child.Driver(d.Name)}

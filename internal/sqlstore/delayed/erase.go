@@ -188,7 +188,7 @@ func (s *Store) eraseSome(ctx context.Context, some []waiting, options *EraseOpt
 	if len(seqs) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, maxWrite)
 		defer cancel()
-		condition, args := s.dialect.among(seqs)
+		condition, args := s.db.Among("seq", seqs)
 		var err error
 		removed, err = s.db.Exec(ctx,
 			s.db.Statement(`DELETE FROM spillway_delayed WHERE service = ? AND (token = '' OR ready_at <= now_us()) AND `+

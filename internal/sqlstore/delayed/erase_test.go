@@ -18,7 +18,7 @@ import (
 // publishing stays until the relay is done.
 func TestErase(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s, ctx := newStore(t, d, address), t.Context()
+		s, ctx := openStore(t, d, address), t.Context()
 		theirs := testkit.Must(NewStore(ctx, d.Open(t, address), "mail"))
 		put := func(s *Store, id string, metadata message.Metadata, after time.Duration) {
 			t.Helper()
@@ -36,7 +36,7 @@ func TestErase(t *testing.T) {
 		put(s, "ann-due", ann, 0)
 		var b batch
 		eventually(t, "one is due", func() bool {
-			b = testkit.Must(s.take(ctx, 1, time.Hour, front))
+			b = testkit.Must(s.take(ctx, 1, time.Hour, nil, nil))
 			return len(b.rows) == 1
 		})
 		before := 0
@@ -69,7 +69,7 @@ func TestErase(t *testing.T) {
 
 // Feature D14: what chooses nothing, or cannot choose, is refused.
 func TestErase_refuses(t *testing.T) {
-	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
+	s := openStore(t, databases.SQLite, databases.SQLite.Create(t))
 	for want, chosen := range map[string]Selection{
 		"chooses nothing": {}, "both set": {IDs: []string{"1"}, Metadata: map[string]string{"a": "b"}}, "501 ids": {IDs: make([]string, 501)},
 	} {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
+
+// A row can be taken when ready_at is over: that is due_at at first, the end of the lease when it was taken, and the
+// end of the wait when it was refused. So one index answers what can be taken next, whatever holds the others back.
 
 // maxBytes is about what a batch holds in memory. A larger message is a batch of its own.
 const maxBytes = 16 << 20
@@ -22,6 +26,7 @@ type batch struct {
 	rows  []taken // in the order in which they are due
 	// more tells that the batch was cut, so that there may be more to take at once.
 	more bool
+	none []string // topics of which a message was asked for, and none was free
 }
 
 // taken is a row under a lease.
@@ -35,90 +40,97 @@ type taken struct {
 	readAt   time.Time
 }
 
-// next returns how long it is until a row behind a place can be taken, 0 or less where one can be, and where that row
-// is. ok is false when there is none before the horizon.
-func (s *Store) next(ctx context.Context, from place,
-	horizon time.Duration) (in time.Duration, at place, ok bool, err error) {
-	args := append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), horizon.Microseconds())
+// notOf is the condition to be of none of these topics. The last one is repeated, so that there are few statements to
+// prepare.
+func notOf(topics []string) (condition string, args []any) {
+	if len(topics) == 0 {
+		return "", nil
+	}
+	n := 1
+	for n < len(topics) {
+		n *= 2
+	}
+	for i := range n {
+		args = append(args, []byte(topics[min(i, len(topics)-1)]))
+	}
+	return ` AND topic NOT IN (?` + strings.Repeat(`, ?`, n-1) + `)`, args
+}
+
+// next returns how long it is until a row can be taken that is of none of the topics, 0 or less where one can be. ok is
+// false when there is none before the horizon. What is due later is not looked for: the leases of what was deleted lie
+// there.
+func (s *Store) next(ctx context.Context, horizon time.Duration,
+	without []string) (in time.Duration, ok bool, err error) {
+	condition, args := notOf(without)
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
-		err := rows.Scan(&us, &at.ready, &at.due, &at.seq)
+		err := rows.Scan(&us)
 		in, ok = microseconds(us), true
 		return err
-	}, s.statements.next, args...)
-	return in, at, ok, err
+	}, nextText(s, condition),
+		append([]any{[]byte(s.service), horizon.Microseconds()}, args...)...)
+	return in, ok, err
 }
 
-// here is the place that is due now.
-func (s *Store) here(ctx context.Context) (at place, err error) {
-	at = front
-	err = s.rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&at.ready) }, s.statements.now)
-	return at, err
+func nextText(s *Store, condition string) string {
+	return s.db.Statement(`SELECT ready_at - now_us() FROM spillway_delayed` + s.index + `
+WHERE service = ? AND ready_at <= now_us() + ?` + condition + ` ORDER BY ready_at, due_at, seq LIMIT 1`)
 }
 
-// take leases at most n rows that are due and come behind a place.
-func (s *Store) take(ctx context.Context, n int, lease time.Duration, from place) (batch, error) {
-	return s.lease(ctx, lease, func(tx *sql.Tx) (choice, error) { return s.choose(ctx, tx, n, from) })
-}
-
-// takeAround leases at most n rows that are due, and one each of topics that may be tried again, and leaves alone those
-// of topics that refuse.
-func (s *Store) takeAround(ctx context.Context, n int, lease time.Duration, p *pass, t topics,
-	now time.Time) (batch, error) {
-	found, err := s.around(ctx, n, p, t, now)
-	if err != nil || len(found.seqs) == 0 {
-		return batch{}, err
-	}
-	return s.lease(ctx, lease, func(tx *sql.Tx) (choice, error) { return s.lockFound(ctx, tx, found) })
-}
-
-// lease takes what is chosen, in one transaction, and reads it.
-func (s *Store) lease(ctx context.Context, lease time.Duration, choose func(*sql.Tx) (choice, error)) (batch, error) {
+// take leases at most n rows that are due and of none of the topics without, and one each of the topics in probes. It
+// passes over what others have locked.
+func (s *Store) take(ctx context.Context, n int, lease time.Duration, without, probes []string) (batch, error) {
 	b := batch{token: watermill.NewUUID()}
-	var c choice
+	var seqs []int64
 	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
-		if s.dialect.lock != "" {
-			if _, err := tx.ExecContext(ctx, s.dialect.lock); err != nil {
+		seqs, b.none = nil, nil
+		if s.db.Kind() == database.SQLite {
+			// a transaction that has read is refused when it wants to write and another process has written meanwhile
+			if _, err := tx.ExecContext(ctx, `UPDATE spillway_delayed SET token = token WHERE seq = 0`); err != nil {
 				return err
 			}
 		}
-		if c, err = choose(tx); err != nil {
+		for _, topic := range probes {
+			one, _, err := s.choose(ctx, tx, 1, ` AND topic = ?`, []byte(topic))
+			if err != nil {
+				return err
+			}
+			if seqs = append(seqs, one...); len(one) == 0 {
+				b.none = append(b.none, topic)
+			}
+		}
+		condition, args := notOf(without)
+		others, more, err := s.choose(ctx, tx, n, condition, args...)
+		if err != nil {
 			return err
 		}
-		_, err = s.execAmong(ctx, tx, s.statements.leaseIn, c.seqs, b.token, lease.Microseconds())
+		seqs, b.more = append(seqs, others...), more
+		_, err = s.execAmong(ctx, tx, `UPDATE spillway_delayed SET token = ?, ready_at = now_us() + ? WHERE `, seqs, b.token,
+			lease.Microseconds())
 		return err
 	})
 	if err != nil {
 		return b, err
 	}
-	b.more = c.more
-	b.rows, err = s.readTaken(ctx, b.token, c.seqs)
-	return b, errors.Join(err, s.releaseUnless(ctx, err == nil, b.token, c.seqs))
-}
-
-// choice is which rows a take is about.
-type choice struct {
-	seqs []int64
-	more bool
-}
-
-// canTake returns an error if the role may not lock rows.
-func (s *Store) canTake(ctx context.Context) error {
-	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
-		_, err := s.choose(ctx, tx, 0, front)
-		return err
-	})
+	b.rows, err = s.readTaken(ctx, b.token, seqs)
 	if err != nil {
-		return fmt.Errorf("the table cannot be taken from: %w", err)
+		err = errors.Join(err, s.release(ctx, b.token, seqs))
 	}
-	return nil
+	return b, err
 }
 
-func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c choice, err error) {
-	rows, err := tx.QueryContext(ctx, s.statements.choose,
-		append(append([]any{[]byte(s.service)}, s.dialect.after(from)...), n)...)
+func chooseText(s *Store, condition string) string {
+	return s.db.Statement(`SELECT seq, size FROM spillway_delayed` + s.index + `
+WHERE service = ? AND ready_at <= now_us()` + condition + ` ORDER BY ready_at, due_at, seq LIMIT ?` + s.db.SkipLocked())
+}
+
+// choose locks at most n rows that are due.
+func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, condition string,
+	args ...any) (seqs []int64, more bool, err error) {
+	rows, err := tx.QueryContext(ctx, chooseText(s, condition),
+		append(append([]any{[]byte(s.service)}, args...), n)...)
 	if err != nil {
-		return c, err
+		return nil, false, err
 	}
 	found, bytes, full := 0, 0, false
 	err = database.Each(rows, func(rows *sql.Rows) error {
@@ -130,37 +142,31 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, from place) (c ch
 		found++
 		bytes += max(0, size)
 		// else it is not touched, and the next is behind it
-		if full = full || bytes > maxBytes && len(c.seqs) > 0; !full {
-			c.seqs = append(c.seqs, seq)
+		if full = full || bytes > maxBytes && len(seqs) > 0; !full {
+			seqs = append(seqs, seq)
 		}
 		return nil
 	})
-	c.more = found == n || full
-	return c, err
+	return seqs, found == n || full, err
 }
 
-// lockFound locks rows that were found, as far as others have not been faster.
-func (s *Store) lockFound(ctx context.Context, tx *sql.Tx, found choice) (c choice, err error) {
-	condition, args := s.dialect.among(found.seqs)
-	rows, err := tx.QueryContext(ctx, s.db.Statement(s.statements.lockIn+condition+s.db.SkipLocked()), args...)
-	if err != nil {
-		return c, err
-	}
-	c.more = found.more
-	err = database.Each(rows, func(rows *sql.Rows) error {
-		var seq int64
-		err := rows.Scan(&seq)
-		c.seqs = append(c.seqs, seq)
+// canTake returns an error if the role may not lock rows.
+func (s *Store) canTake(ctx context.Context) error {
+	err := s.inTransaction(ctx, func(tx *sql.Tx) error {
+		_, _, err := s.choose(ctx, tx, 0, "")
 		return err
 	})
-	return c, err
+	if err != nil {
+		return fmt.Errorf("the table cannot be taken from: %w", err)
+	}
+	return nil
 }
 
 func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read []taken, err error) {
 	if len(seqs) == 0 {
 		return nil, nil
 	}
-	condition, args := s.dialect.among(seqs)
+	condition, args := s.db.Among("seq", seqs)
 	var at time.Time
 	err = s.rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
 		var t taken
@@ -174,37 +180,34 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 		t.msg, t.damage = decode(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil
-	}, s.db.Statement(s.statements.readIn+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
+	}, s.db.Statement(`SELECT seq, topic, id, metadata, payload, payload IS NOT NULL, failures, now_us() - due_at
+FROM spillway_delayed WHERE token = ? AND `+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
 	return read, err
-}
-
-func (s *Store) releaseUnless(ctx context.Context, fine bool, token string, seqs []int64) error {
-	if fine {
-		return nil
-	}
-	return s.release(ctx, token, seqs)
 }
 
 // remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so
 // many failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
 func (s *Store) remove(ctx context.Context, token string, seqs []int64) error {
-	_, err := s.underToken(ctx, s.statements.removeIn, seqs, token)
+	_, err := s.underToken(ctx, `DELETE FROM spillway_delayed WHERE token = ? AND `, seqs, token)
 	return err
 }
 
 func (s *Store) release(ctx context.Context, token string, seqs []int64) error {
-	_, err := s.underToken(ctx, s.statements.releaseIn, seqs, token)
+	_, err := s.underToken(ctx, `UPDATE spillway_delayed SET token = '', ready_at = due_at WHERE token = ? AND `, seqs,
+		token)
 	return err
 }
 
 func (s *Store) postpone(ctx context.Context, token string, seqs []int64, wait time.Duration, failures int) error {
-	_, err := s.underToken(ctx, s.statements.postponeIn, seqs, wait.Microseconds(), failures, token)
+	_, err := s.underToken(ctx, `UPDATE spillway_delayed SET token = '', ready_at = now_us() + ?, failures = failures + ?
+WHERE token = ? AND `, seqs, wait.Microseconds(), failures, token)
 	return err
 }
 
 // renew reports whether all of the rows were still under the token.
 func (s *Store) renew(ctx context.Context, token string, seqs []int64, lease time.Duration) (all bool, err error) {
-	n, err := s.underToken(ctx, s.statements.renewIn, seqs, lease.Microseconds(), token)
+	n, err := s.underToken(ctx, `UPDATE spillway_delayed SET ready_at = now_us() + ? WHERE token = ? AND `, seqs,
+		lease.Microseconds(), token)
 	return n == int64(len(seqs)), err
 }
 
@@ -220,7 +223,7 @@ func (s *Store) execAmong(ctx context.Context, tx *sql.Tx, statement string, seq
 	if len(seqs) == 0 {
 		return 0, nil
 	}
-	condition, more := s.dialect.among(seqs)
+	condition, more := s.db.Among("seq", seqs)
 	result, err := tx.ExecContext(ctx, s.db.Statement(statement+condition),
 		append(args[:len(args):len(args)], more...)...)
 	if err != nil {

@@ -29,8 +29,8 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-// newStore is a store with its table, in a pool of its own.
-func newStore(t testing.TB, d databases.Database, address string) *Store {
+// openStore is a store with its table, in a pool of its own.
+func openStore(t testing.TB, d databases.Database, address string) *Store {
 	t.Helper()
 	return on(t, d.Open(t, address))
 }
@@ -74,7 +74,7 @@ func fill(t testing.TB, s *Store, topic string, n int) {
 	t.Helper()
 	testkit.NoError(t, s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
 		for i := range n {
-			if _, err := tx.Exec(s.statements.put, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
+			if _, err := tx.Exec(s.put1, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
 				return err
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // Due order, and never early by the database's clock, whatever the delays are.
 func TestDueOrder(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		random := testkit.Random(t)
 		const n = 300
 		for i := range n {
@@ -37,7 +37,7 @@ func TestDueOrder(t *testing.T) {
 		}, `SELECT id, due_at FROM spillway_delayed ORDER BY due_at, seq`))
 		out := &outbox{before: func(_ string, messages []*message.Message) error {
 			var now int64
-			if err := s.db.DB().QueryRow(s.statements.now).Scan(&now); err != nil {
+			if err := s.db.DB().QueryRow(s.db.Statement(`SELECT now_us()`)).Scan(&now); err != nil {
 				return err
 			}
 			for _, msg := range messages {
@@ -63,7 +63,7 @@ func TestPlan(t *testing.T) {
 	SELECT a.n + 10 * b.n + 100 * c.n + 1000 * e.n + 10000 * f.n + 1 AS n FROM d a, d b, d c, d e, d f)`
 	explain := map[string]string{"sqlite": `EXPLAIN QUERY PLAN `, "postgres": `EXPLAIN (ANALYZE, BUFFERS) `, "mariadb": `EXPLAIN `}
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s, series := newStore(t, d, address), series
+		s, series := openStore(t, d, address), series
 		// The first fifty are due.
 		at := s.db.Statement(`now_us() + CASE WHEN n <= 50 THEN -n ELSE n + 1000 END * 1000000.0`)
 		if d.Name != "postgres" { // where a tenth will do
@@ -75,12 +75,8 @@ func TestPlan(t *testing.T) {
 		if d.Name != "mariadb" {
 			testkit.Must(s.db.DB().Exec(`ANALYZE`))
 		}
-		service, begin := []byte(s.service), s.dialect.after(front)
-		for name, query := range map[string]string{"next": s.statements.next, "choose": s.statements.choose, "page": s.statements.page} {
-			plan, args := "", append(append([]any{service}, begin...), 200)
-			if name == "page" {
-				args = append(args, 200)
-			}
+		for name, query := range map[string]string{"next": nextText(s, ""), "choose": chooseText(s, "")} {
+			plan, args := "", []any{[]byte(s.service), 200}
 			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				line := make([]sql.NullString, len(columns))
@@ -101,7 +97,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s:\n%s", name, plan)
 			}
 		}
-		b, err := s.take(t.Context(), 200, time.Minute, front)
+		b, err := s.take(t.Context(), 200, time.Minute, nil, nil)
 		testkit.Check(t, err == nil && len(b.rows) == 50 && !b.more, "%v %v %v", len(b.rows), b.more, err)
 	})
 }

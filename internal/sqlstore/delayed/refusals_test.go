@@ -3,6 +3,9 @@ package delayed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +24,7 @@ import (
 func TestPoisoned(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		for _, refusal := range []error{errors.New("not this one"), classify.ErrTooLarge, nil} {
-			s := newStore(t, d, address)
+			s := openStore(t, d, address)
 			fill(t, s, "orders", 100)
 			if refusal == nil {
 				damage := s.db.Statement(`UPDATE spillway_delayed SET metadata = 'damaged', failures = -5 WHERE id = ?`)
@@ -52,7 +55,7 @@ func TestPoisoned(t *testing.T) {
 func TestGiveUpByRule(t *testing.T) {
 	own, other := errors.New("body exceeds the quota"), errors.New("not now")
 	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{classify.Is(own, classify.Verdict{TooLarge: true})}}))
-	s := newStore(t, databases.SQLite, databases.SQLite.Create(t))
+	s := openStore(t, databases.SQLite, databases.SQLite.Create(t))
 	refusals := map[string]error{numberedID(1): own, numberedID(2): other}
 	fill(t, s, "orders", 4)
 	out := &outbox{before: func(_ string, messages []*message.Message) error {
@@ -73,7 +76,7 @@ func TestGiveUpByRule(t *testing.T) {
 // A database that fails is asked again, and what was published is deleted before anything else is taken.
 func TestDatabaseFails(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		fill(t, s, "orders", 10)
 		hide := func(from, to string) {
 			var err error
@@ -92,7 +95,7 @@ func TestDatabaseFails(t *testing.T) {
 			})
 			return nil
 		}}
-		start(t, newStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
+		start(t, openStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
 		eventually(t, "the failure is logged", func() bool { return len(logger.Errors()) > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
 		n := int64(len(logger.Errors())) - before.Load()
@@ -101,4 +104,87 @@ func TestDatabaseFails(t *testing.T) {
 		eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 		wantOnce(t, out.ids(), 10)
 	})
+}
+
+// Feature R8, promise P4: what waits for a topic that refuses, in whatever way, is passed over by all relays, and not
+// written again and again. Messages of other topics that come after it are published meanwhile. When the topic takes
+// messages again the relays share the work: all are published, once.
+func TestRefusedIsPassedOver(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		s := openStore(t, d, address)
+		const n, relays, batch = 3000, 3, 20
+		fill(t, s, "bad", n)
+		fill(t, s, "worse", 100) // behind it
+		fill(t, s, "worst", 100)
+		var down atomic.Bool
+		down.Store(true)
+		var bad, worse, worst atomic.Int64 // tries
+		out := &outbox{before: func(topic string, _ []*message.Message) error {
+			switch {
+			case !down.Load() || topic == "good":
+				return nil
+			case topic == "worse":
+				worse.Add(1)
+				panic("\x00")
+			case topic == "worst":
+				worst.Add(1)
+				runtime.Goexit()
+			}
+			bad.Add(1)
+			return errDown
+		}}
+		begun := time.Now()
+		for range relays {
+			start(t, openStore(t, d, address), out, RelayConfig{Batch: batch, Poll: 20 * time.Millisecond, Lease: time.Minute})
+		}
+		eventually(t, "all topics were tried more often than it takes to believe that they are down", func() bool {
+			return min(bad.Load(), worse.Load(), worst.Load()) > relays*(maxRefusals+1)
+		})
+		for i := range 20 {
+			put(t, s, "good", newMessage(fmt.Sprint("good-", i)), time.Duration(i)*5*time.Millisecond)
+		}
+		eventually(t, "the good ones are published", func() bool { return len(out.all()) == 20 })
+		var written int
+		testkit.NoError(t, s.db.DB().QueryRow(`SELECT COUNT(*) FROM spillway_delayed WHERE ready_at <> due_at`).Scan(&written))
+		testkit.Check(t, written <= 10*relays*batch, "%d of %d rows were written again", written, n)
+		tries, most := max(bad.Load(), worse.Load(), worst.Load()), relays*(12+2*int64(time.Since(begun)/maxTopicWait))
+		testkit.Check(t, tries <= most, "%d tries in vain of a topic, at most %d", tries, most)
+		down.Store(false)
+		eventually(t, "all are published", func() bool { return kept(t, s) == 0 })
+		different := map[string]bool{}
+		for _, p := range out.all() {
+			different[p.topic+" "+p.msg.UUID] = true
+		}
+		testkit.Equal(t, "messages are published", len(out.all()), n+100+100+20)
+		testkit.Equal(t, "different ones", len(different), n+100+100+20)
+	})
+}
+
+// A topic that refuses is left alone for longer and longer, and what is remembered of topics is bounded.
+func TestTopics(t *testing.T) {
+	all, now, last := topics{}, time.Now(), time.Duration(0)
+	for i := range 42 {
+		all.refused("a", 1, now)
+		wait := all.wait("a", now)
+		testkit.Check(t, wait <= maxTopicWait && (i < 2 && wait == 0 || i >= 2 && (wait > last || i > 9) &&
+			wait >= firstTopicWait/2),
+			"after %d refusals: %s", i+1, wait)
+		last = wait
+	}
+	all.took("a")
+	testkit.Check(t, len(all) == 0 && all.atOnce("a", 10) == 10, "what it took is not believed")
+	for i := range 3 * maxTopics {
+		all.refused(fmt.Sprint(i), 2, now.Add(time.Duration(i)*time.Millisecond))
+	}
+	// A topic of which no message is left is forgotten step by step.
+	all.refused("z", 2, now.Add(time.Hour))
+	for range 10 {
+		all.refused("z", 1, now)
+	}
+	for range 10 {
+		all.empty("z", now)
+	}
+	passed, _, _ := all.passed(now.Add(time.Hour))
+	testkit.Check(t, !slices.Contains(passed, "z"), "a topic without messages is passed over for ever")
+	testkit.Check(t, len(all) <= maxTopics && len(all) >= 50, "%d are remembered", len(all))
 }

@@ -23,11 +23,11 @@ func TestSlowPublisher(t *testing.T) {
 	const lease = 3 * time.Second // a renewal may come late by two thirds of it
 	d := databases.Postgres
 	address := d.Create(t)
-	s := newStore(t, d, address)
+	s := openStore(t, d, address)
 	fill(t, s, "orders", 3)
 	out := &outbox{before: func(string, []*message.Message) error { time.Sleep(lease + lease/2); return nil }}
 	for range 2 {
-		start(t, newStore(t, d, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
+		start(t, openStore(t, d, address), out, RelayConfig{Lease: lease, Poll: 10 * time.Millisecond})
 	}
 	eventually(t, "nothing is kept", func() bool { return kept(t, s) == 0 })
 	wantOnce(t, out.ids(), 3)
@@ -36,7 +36,7 @@ func TestSlowPublisher(t *testing.T) {
 // A batch that loses its lease is cut: others have it by then.
 func TestLeaseLost(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
 		}
@@ -62,11 +62,11 @@ func TestLeaseLost(t *testing.T) {
 // What a relay does with rows that are another's by now leaves them as they are.
 func TestOtherToken(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s, ctx := newStore(t, d, address), t.Context()
+		s, ctx := openStore(t, d, address), t.Context()
 		put(t, s, "orders", newMessage("1"), 0)
 		var b batch
 		eventually(t, "it is due", func() bool {
-			b = testkit.Must(s.take(ctx, 1, time.Hour, front))
+			b = testkit.Must(s.take(ctx, 1, time.Hour, nil, nil))
 			return len(b.rows) == 1
 		})
 		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = 7`))
@@ -85,7 +85,7 @@ func TestOtherToken(t *testing.T) {
 // A relay that stops deletes what was published and gives back the rest at once.
 func TestStop(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		for i := range 10 {
 			put(t, s, fmt.Sprint("topic", i%2), newMessage(numberedID(i)), 0)
 		}
@@ -103,10 +103,10 @@ func TestStop(t *testing.T) {
 		r.cancel()
 		close(goOn)
 		<-r.ended
-		time.Sleep(2 * s.dialect.tick) // or the last ones are not due
+		time.Sleep(2 * s.tick) // or the last ones are not due
 		got := out.ids()
 		testkit.Check(t, len(got) == 3 && kept(t, s) == 7, "published: %v, kept: %d", got, kept(t, s))
-		b, err := s.take(t.Context(), 100, time.Hour, front)
+		b, err := s.take(t.Context(), 100, time.Hour, nil, nil)
 		testkit.Check(t, err == nil && len(b.rows) == 7 && b.rows[0].msg.UUID == numberedID(3),
 			"%d are free: %v", len(b.rows), err)
 	})
@@ -115,15 +115,15 @@ func TestStop(t *testing.T) {
 // A batch is bounded in bytes: what is in memory does not grow with what waits.
 func TestBytes(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		for i, mib := range []int{5, 5, 5, 5, 0, 12, 2, 17, 0} {
 			put(t, s, "orders", message.NewMessage(numberedID(i), make([]byte, mib)), 0)
 		}
 		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET size = LENGTH(payload) * 1048576`))
 		// Or the last ones are not due.
-		time.Sleep(2 * s.dialect.tick)
+		time.Sleep(2 * s.tick)
 		for i, want := range []int{3, 2, 2, 1, 1} {
-			b, err := s.take(t.Context(), 100, time.Hour, front)
+			b, err := s.take(t.Context(), 100, time.Hour, nil, nil)
 			testkit.Check(t, err == nil && len(b.rows) == want && b.more == (i < 4),
 				"%d rows, more: %v, %v; want %d", len(b.rows), b.more, err, want)
 		}
@@ -133,7 +133,7 @@ func TestBytes(t *testing.T) {
 // A Put of this process wakes the relay that sleeps for longer.
 func TestWake(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		out := &outbox{}
 		start(t, s, out, RelayConfig{Poll: time.Hour})
 		for i, after := range []time.Duration{0, 20 * time.Millisecond, time.Hour, 40 * time.Millisecond} {
@@ -157,7 +157,7 @@ func TestWake(t *testing.T) {
 // The relay lives as long as the handlers of its router. A hook that panics or ends its goroutine is contained.
 func TestPlugin(t *testing.T) {
 	d := databases.SQLite
-	s, out := newStore(t, d, d.Create(t)), &outbox{}
+	s, out := openStore(t, d, d.Create(t)), &outbox{}
 	relay := testkit.Must(NewRelay(s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
 		if m.ID == numberedID(0) {
 			panic("hook")

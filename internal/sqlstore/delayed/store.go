@@ -5,14 +5,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/bits"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
@@ -31,13 +35,43 @@ const (
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
 // use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
 type Store struct {
-	db         *database.Database
-	statements statements
-	service    string
-	alarms     alarms // of relays in this process
-	dialect    *dialect
-	batcher    *batcher.Batcher[[]any] // what Put writes at the same time
+	db      *database.Database
+	service string
+	alarms  alarms                  // of relays in this process
+	batcher *batcher.Batcher[[]any] // what Put writes at the same time
+
+	// tick is how long the database's clock may stand still: a delay is as much longer, so that nothing is early on a
+	// better clock.
+	tick time.Duration
+	// index is the hint by which rows are chosen. Otherwise, if many rows are due, MySQL would sort, and lock, all of
+	// them.
+	index string
+	put1  string // a message
 }
+
+func newStore(on *database.Database, service string) *Store {
+	s := &Store{db: on, service: service, put1: on.Statement(putInto + `VALUES ` + putRow)}
+	switch on.Kind() {
+	case database.MySQL:
+		s.index = ` FORCE INDEX (spillway_delayed_ready)`
+	case database.SQLite:
+		s.tick = time.Millisecond
+	}
+	return s
+}
+
+var table = schema.Table{Component: "delayed", Name: "spillway_delayed", Key: []string{"seq"},
+	Versions: []schema.Version{{
+		File: "0006_delayed.sql",
+		Columns: []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token",
+			"failures"},
+	}}}
+
+const (
+	putInto = `INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
+`
+	putRow = `(?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
+)
 
 // NewStore returns a Store, as delay.NewStore does.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
@@ -45,8 +79,7 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: on, service: service, dialect: dialects[on.Kind()]}
-	s.statements = statementsFor(on, s.dialect)
+	s := newStore(on, service)
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	if err := s.canTake(ctx); err != nil {
@@ -104,7 +137,7 @@ func (s *Store) Put(ctx context.Context, topic string, msg *message.Message, aft
 			boundedtext.Text(topic, logged), err)
 	}
 	// If the transaction has not committed yet, a relay that looks in time may still find the message.
-	s.alarms.bringForward(time.Now().Add(after + s.dialect.tick))
+	s.alarms.bringForward(time.Now().Add(after + s.tick))
 	return nil
 }
 
@@ -127,9 +160,9 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if largest := s.db.Largest(); largest > 0 && r.size() > largest {
 		return fmt.Errorf("%w: %d bytes, and the server takes at most %d", classify.ErrTooLarge, r.size(), largest)
 	}
-	args := r.args(after + s.dialect.tick)
+	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, s.statements.put, args...)
+		_, err := tx.ExecContext(ctx, s.put1, args...)
 		return err
 	})
 	if !joined {
@@ -147,7 +180,7 @@ func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
 		return errHeld
 	}
 	alone := func() error {
-		_, err := s.db.Exec(ctx, s.statements.put, args...)
+		_, err := s.db.Exec(ctx, s.put1, args...)
 		return err
 	}
 	if s.batcher == nil {
@@ -189,7 +222,8 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 		w.Topic, w.Next = string(topic), microseconds(next)
 		waiting = append(waiting, w)
 		return err
-	}, s.statements.waiting, []byte(s.service))
+	}, s.db.Statement(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
+ORDER BY COUNT(*) DESC, topic LIMIT ?`), []byte(s.service), maxWaiting)
 	if err != nil {
 		return nil, fmt.Errorf("delay: count what waits: %w", err)
 	}
@@ -208,4 +242,118 @@ func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) err
 func microseconds(n int64) time.Duration {
 	const most = 10 * int64(MaxDelay/time.Microsecond) // which a Duration can still hold
 	return time.Duration(max(-most, min(n, most))) * time.Microsecond
+}
+
+// Left returns what waits in db for a service that has no Store there, such as one that went back to stage topics. It
+// makes no table: without one nothing waits. It reads the whole table, for at most 30 seconds.
+func Left(ctx context.Context, db *sql.DB, service string) ([]Waiting, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	on, err := database.Detect(ctx, db)
+	there := false
+	if err == nil {
+		there, err = on.Has(ctx, table)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("delay: look for messages that are left: %w", err)
+	}
+	if !there {
+		return nil, nil
+	}
+	return newStore(on, service).Waiting(ctx)
+}
+
+// record is a message as it goes into a row. Everything in it may hold any bytes.
+type record struct {
+	service  string
+	topic    string
+	msg      *message.Message
+	metadata []byte
+}
+
+func newRecord(service, topic string, msg *message.Message) record {
+	return record{service: service, topic: topic, msg: msg, metadata: metadatacodec.Metadata(msg.Metadata)}
+}
+
+// size is about what the row takes, in the database and in memory.
+func (r record) size() int {
+	return len(r.service) + len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload)
+}
+
+// args are what statements.put binds.
+func (r record) args(after time.Duration) []any {
+	var payload any // a nil []byte is NULL to some drivers, and empty to others
+	if r.msg.Payload != nil {
+		payload = []byte(r.msg.Payload)
+	}
+	us := after.Microseconds()
+	return []any{[]byte(r.service), []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload, r.size(), us, us}
+}
+
+// decode is the way back: the message as it was put, with a context of its own. No metadata is an empty one.
+func decode(id, metadata, payload []byte, hasPayload bool) (*message.Message, error) {
+	decoded, err := metadatacodec.Read(metadata)
+	if err != nil {
+		return nil, err
+	}
+	if hasPayload && payload == nil { // an empty BLOB reads as nil in some drivers; brokers tell empty from none
+		payload = []byte{}
+	}
+	msg := message.NewMessage(string(id), payload)
+	msg.Metadata = decoded
+	msg.SetContext(context.Background())
+	return msg, nil
+}
+
+// What one statement takes of messages that are put at the same time.
+const (
+	togetherRows  = 64
+	togetherBytes = 1 << 20
+	togetherWait  = 5 * time.Second // then each message goes alone
+)
+
+// newBatcher batches messages that different callers put at the same time.
+func (s *Store) newBatcher() *batcher.Batcher[[]any] {
+	most := togetherBytes
+	if largest := s.db.Largest(); largest > 0 {
+		most = min(most, largest/4) // a driver may double values by escaping
+	}
+	texts := s.putTogether()
+	return batcher.New(batcher.Config[[]any]{
+		Rows: togetherRows, Bytes: most, Lanes: batcher.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
+		Together: func(ctx context.Context, rows [][]any) ([]int, error) {
+			size := bits.Len(uint(len(rows) - 1))
+			text, columns := texts(len(rows), size), len(rows[0])
+			args := make([]any, 0, columns<<size)
+			for _, row := range rows {
+				args = append(args, row...)
+			}
+			if s.db.Kind() == database.Postgres {
+				args = append(args, make([]any, (1<<size-len(rows))*columns)...)
+			}
+			_, err := s.db.Exec(ctx, text, args...)
+			return nil, err
+		},
+	})
+}
+
+// putTogether returns the statement that puts a number of messages. Servers and drivers for PostgreSQL keep each
+// statement that they see. So there are only those of 1, 2, 4 and so on messages there, and what is left of them is
+// NULL.
+func (s *Store) putTogether() (text func(rows, size int) string) {
+	if s.db.Kind() != database.Postgres {
+		return func(rows, _ int) string {
+			return s.db.Statement(putInto + `VALUES ` + putRow + strings.Repeat(`, `+putRow, rows-1))
+		}
+	}
+	const row = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bigint, ?::bigint, ?::bigint)`
+	var texts []string
+	for n := 1; n <= togetherRows; n *= 2 {
+		texts = append(texts, s.db.Statement(putInto+`SELECT service, topic, id, metadata, payload, size, now_us() + due, now_us() + ready
+FROM (VALUES `+row+strings.Repeat(`, `+row, n-1)+`) v (service, topic, id, metadata, payload, size, due, ready) WHERE service IS NOT NULL`))
+	}
+	return func(_, size int) string { return texts[size] }
 }

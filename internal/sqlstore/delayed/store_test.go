@@ -49,7 +49,7 @@ type callerKey struct{}
 // What was put is published with the same bytes, to the same topic.
 func TestRoundTrip(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		topics := []string{"orders", "\x00\xff'; --", "?", strings.Repeat("t", maxTopic)}
 		want := hostile()
 		for i, msg := range want {
@@ -121,7 +121,7 @@ func ended() context.Context {
 func TestPut_tooLarge(t *testing.T) {
 	d := databases.MariaDB
 	address := d.Create(t)
-	s := newStore(t, d, address)
+	s := openStore(t, d, address)
 	var packet int
 	testkit.NoError(t, s.db.DB().QueryRow(`SELECT @@max_allowed_packet`).Scan(&packet))
 	for range 2 {
@@ -129,7 +129,7 @@ func TestPut_tooLarge(t *testing.T) {
 	}
 	put(t, s, "orders", message.NewMessage("1", make([]byte, packet-16<<10)), 0)
 	// A driver that writes the values into the statement doubles this one.
-	doubling := newStore(t, d, mysqltest.With(address, "interpolateParams=true"))
+	doubling := openStore(t, d, mysqltest.With(address, "interpolateParams=true"))
 	err := doubling.Put(t.Context(), "orders", message.NewMessage("1", make([]byte, packet*3/4)), 0)
 	testkit.Is(t, err, classify.ErrTooLarge)
 }
@@ -142,7 +142,7 @@ func (c claim) Locks(db *sql.DB) bool     { return c.db == db }
 // Who holds the database himself is told so.
 func TestPut_within(t *testing.T) {
 	d := databases.SQLite
-	s := newStore(t, d, d.Create(t))
+	s := openStore(t, d, d.Create(t))
 	s.db.DB().SetMaxOpenConns(1)
 	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
 	testkit.Is(t, s.Put(ctx, "orders", newMessage("1"), 0), errHeld)
@@ -177,7 +177,7 @@ func whatWaits(t *testing.T, s *Store) (found []string) {
 
 func TestWaiting(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		testkit.Equal(t, "waiting", len(whatWaits(t, s)), 0)
 		put(t, s, "a", newMessage("1"), time.Hour)
 		put(t, s, "\xff", newMessage("2"), -time.Hour)
@@ -185,8 +185,8 @@ func TestWaiting(t *testing.T) {
 		testkit.Equal(t, "waiting", strings.Join(whatWaits(t, s), ", "), `"a" 2, "\xff" 1`)
 		all := testkit.Must(s.Waiting(t.Context()))
 		a, b := all[0].Next, all[1].Next
-		testkit.Check(t, a <= time.Hour+s.dialect.tick && a >= 59*time.Minute, "a is due in %s", a)
-		testkit.Check(t, b <= s.dialect.tick && b >= -time.Minute, "the other one is due in %s", b)
+		testkit.Check(t, a <= time.Hour+s.tick && a >= 59*time.Minute, "a is due in %s", a)
+		testkit.Check(t, b <= s.tick && b >= -time.Minute, "the other one is due in %s", b)
 		var rows []string
 		for i := range maxWaiting + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
@@ -203,15 +203,15 @@ func TestWaiting(t *testing.T) {
 func TestServices(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		billing := testkit.Must(NewStore(t.Context(), d.Open(t, address), "billing"))
-		all := []*Store{newStore(t, d, address), billing}
+		all := []*Store{openStore(t, d, address), billing}
 		for _, s := range all {
 			put(t, s, "orders", newMessage(s.Service()), 0)
 		}
 		for _, s := range all {
 			testkit.Equal(t, s.Service(), strings.Join(whatWaits(t, s), ", "), `"orders" 1`)
 			testkit.Equal(t, "left", len(testkit.Must(Left(t.Context(), s.DB(), s.Service()))), 1)
-			time.Sleep(2 * s.dialect.tick)
-			b := testkit.Must(s.take(t.Context(), 10, time.Minute, front))
+			time.Sleep(2 * s.tick)
+			b := testkit.Must(s.take(t.Context(), 10, time.Minute, nil, nil))
 			testkit.Check(t, len(b.rows) == 1 && b.rows[0].msg.UUID == s.Service(), "%s: %+v", s.Service(), b)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 // message that the database refuses fails for its caller alone.
 func TestStore_together(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		s := newStore(t, d, address)
+		s := openStore(t, d, address)
 		refuse := `ALTER TABLE spillway_delayed ADD CONSTRAINT refused CHECK (size < 5000)`
 		if d.Name == "sqlite" {
 			refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_delayed WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`

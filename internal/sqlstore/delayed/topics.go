@@ -2,6 +2,7 @@ package delayed
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -31,6 +32,32 @@ func (t topics) wait(name string, now time.Time) time.Duration {
 		return max(0, one.until.Sub(now))
 	}
 	return 0
+}
+
+// passed returns the topics whose messages are left alone since they refuse, those that may be tried again with
+// one message, and how long it is until there is one.
+func (t topics) passed(now time.Time) (all, probes []string, in time.Duration) {
+	in = maxTopicWait
+	for name, one := range t {
+		wait := one.until.Sub(now)
+		if one.refusals < maxRefusals && wait <= 0 {
+			continue
+		}
+		all = append(all, name)
+		if in = min(in, wait); wait <= 0 {
+			probes = append(probes, name)
+		}
+	}
+	slices.Sort(all) // else there would be a statement for each order
+	return all, probes, in
+}
+
+// empty notes that no message of a topic is free that was to be tried again. Step by step the topic is forgotten.
+func (t topics) empty(name string, until time.Time) {
+	if one := t[name]; one != nil {
+		one.refusals /= 2
+		one.until = until
+	}
 }
 
 // atOnce is how many of n messages can go in one call.

@@ -18,6 +18,10 @@ const (
 	// logged is how many bytes of a name go into logs and errors.
 	logged = 200
 
+	// dear is a look that reads many rows of topics that refuse, or of what an old snapshot keeps. Then the relay leaves
+	// the database alone for five times as long.
+	dear = 10 * time.Millisecond
+
 	firstPause, maxPause       = 100 * time.Millisecond, 5 * time.Second // of a database that fails
 	firstContended, shortSleep = 5 * time.Millisecond, 200 * time.Microsecond
 )
@@ -26,58 +30,39 @@ const (
 type worker struct {
 	from   source
 	topics topics
-	pass   pass
 	fails  int // of the database, in a row
 	misses int // how often in a row something was due, and nothing could be taken
 }
 
 // round moves what is due and returns for how long there is nothing to do.
 func (w *worker) round(ctx context.Context) time.Duration {
-	in, ok, err := w.look(ctx)
-	probes, probeIn := w.pass.probes(w.topics, time.Now())
+	poll := w.from.config.Poll
+	passed, probes, tryIn := w.topics.passed(time.Now())
+	begun := time.Now()
+	in, ok, err := w.from.store.next(ctx, poll, passed)
+	cost := time.Since(begun)
 	if err == nil && (ok && in <= 0 || len(probes) > 0) {
 		err = w.moveAll(ctx)
-		if err == nil && w.misses == 0 {
-			in, ok, err = w.look(ctx)
+		if passed, _, tryIn = w.topics.passed(time.Now()); err == nil && w.misses == 0 {
+			in, ok, err = w.from.store.next(ctx, poll, passed)
 		}
-		_, probeIn = w.pass.probes(w.topics, time.Now())
 	}
 	if err != nil {
 		return w.failed(ctx, err)
 	}
 	w.recovered()
-	most := min(w.from.config.Poll, max(probeIn, shortSleep))
+	least := shortSleep
+	if cost > dear {
+		least = 5 * cost
+	}
+	most := max(min(poll, tryIn), least)
 	switch {
 	case w.misses > 0: // others have it, for the moment
-		return min(doubled(firstContended, w.misses, w.from.config.Poll), most)
+		return min(doubled(firstContended, w.misses, poll), most)
 	case !ok:
 		return most
 	}
-	return min(max(in, shortSleep), most)
-}
-
-// look asks for the next row, from the start where that is cheap.
-func (w *worker) look(ctx context.Context) (in time.Duration, ok bool, err error) {
-	begun := time.Now()
-	w.pass.recovered(w.topics, begun)
-	if w.topics.anyRefuses(begun) {
-		return w.from.store.nextAround(ctx, &w.pass, w.topics, w.from.config.Poll)
-	}
-	from, full := w.pass.begin(begun)
-	in, at, ok, err := w.from.store.next(ctx, from, w.from.config.Poll)
-	if err != nil || !full {
-		return in, ok, err
-	}
-	cost := time.Since(begun)
-	if cost >= dear && (!ok || in > -margin) { // else nothing is in the margin
-		if at, err = w.from.store.here(ctx); err == nil {
-			at.ready -= margin.Microseconds()
-		}
-	} else {
-		at = at.before()
-	}
-	w.pass.looked(begun, cost, at)
-	return in, ok, err
+	return min(max(in, least), most)
 }
 
 // moveAll takes and publishes for as long as batches are full.
@@ -85,13 +70,17 @@ func (w *worker) moveAll(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
 		under, cancel := lingering(ctx)
 		before := time.Now()
-		taken, err := w.take(under, before)
+		passed, probes, _ := w.topics.passed(before)
+		taken, err := w.from.store.take(under, w.from.config.Batch, w.from.config.Lease, passed, probes)
 		if err != nil {
 			cancel()
 			return err
 		}
 		w.recovered()
-		if w.misses++; !first || len(taken.rows) > 0 || taken.more {
+		for _, topic := range taken.none {
+			w.topics.empty(topic, before.Add(w.from.config.Poll))
+		}
+		if w.misses++; !first || len(taken.rows) > 0 || taken.more || len(probes) > 0 {
 			w.misses = 0
 		}
 		m := &move{worker: w, ctx: under, stop: ctx, token: taken.token, renewed: before, flushed: before}
@@ -102,15 +91,6 @@ func (w *worker) moveAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (w *worker) take(ctx context.Context, now time.Time) (batch, error) {
-	w.pass.recovered(w.topics, now)
-	if w.topics.anyRefuses(now) {
-		return w.from.store.takeAround(ctx, w.from.config.Batch, w.from.config.Lease, &w.pass, w.topics, now)
-	}
-	from, _ := w.pass.begin(now)
-	return w.from.store.take(ctx, w.from.config.Batch, w.from.config.Lease, from)
 }
 
 // lingering returns a context that lasts a little longer than ctx.
