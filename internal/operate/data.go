@@ -4,6 +4,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/text/masked"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -175,6 +177,34 @@ func (v *WholeData) Carry(payload []byte) {
 	v.PayloadB64 = payload
 }
 
+// Bytes are the payload, if it is carried.
+func (v *WholeData) Bytes() []byte {
+	if v.Payload != nil {
+		return []byte(*v.Payload)
+	}
+	return v.PayloadB64
+}
+
+// Mask lays the masks of the person over what the server has masked, apart from the payload.
+func (v *WholeData) Mask(masks *privacy.Redactor) {
+	texts := []*string{&v.ID, &v.DeadLetterTopic, &v.Topic, &v.Handler, &v.Reason, &v.Type, &v.Description, &v.MarkedReason,
+		&v.Partition, &v.Offset, &v.Key, &v.Group, &v.Node, &v.Stack}
+	for i := range v.History {
+		texts = append(texts, &v.History[i].Error)
+	}
+	for i := range v.Life {
+		e := &v.Life[i]
+		e.Detail = masked.Detail(masks, e.Detail)
+		texts = append(texts, &e.ID, &e.Reason)
+	}
+	for _, text := range texts {
+		*text = masks.Text(*text)
+	}
+	for key, value := range v.Metadata {
+		v.Metadata[key] = masks.Metadata(key, value)
+	}
+}
+
 // Stamp is a time for programs.
 func Stamp(t time.Time) string {
 	if t.IsZero() {
@@ -186,7 +216,7 @@ func Stamp(t time.Time) string {
 // Data is a letter for programs as a person may have it: masked, and without values of the message for a person who may
 // not look.
 func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
-	if who.Right < Look || l.Closed != nil {
+	if who.Right < Look { // of a letter that does not open there are the metadata that stayed readable
 		original := l.Original.Copy()
 		original.Payload, original.Metadata = nil, nil
 		l.Original, l.Origin.Key = original, nil

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
@@ -33,4 +34,27 @@ func wrongValue(field, value, remedy string) *Wrong { return WrongValue(field, v
 func WrongValue(field, value, remedy string) *Wrong {
 	value = boundedtext.Text(value, 100)
 	return &Wrong{Field: field, Why: fmt.Sprintf("is %q: %s", value, remedy), Value: value, Remedy: remedy}
+}
+
+// told is the error of a request whose sender is in the same process.
+type told struct{ err error }
+
+type toldKey struct{}
+
+// Telling lets Told return what Tell was called with.
+func Telling(ctx context.Context) context.Context { return context.WithValue(ctx, toldKey{}, &told{}) }
+
+// Tell tells the sender of a request, if it is in the same process, why it is not answered. The first to tell counts.
+func Tell(ctx context.Context, err error) {
+	if t, is := ctx.Value(toldKey{}).(*told); is && t.err == nil {
+		t.err = err
+	}
+}
+
+// Told returns why a request was not answered.
+func Told(ctx context.Context) error {
+	if t, is := ctx.Value(toldKey{}).(*told); is {
+		return t.err
+	}
+	return nil
 }

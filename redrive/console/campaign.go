@@ -61,7 +61,7 @@ type historyLine struct {
 }
 
 func (c *console) campaign(r *request) (answer, error) {
-	one, err := c.desk.Campaigns.Get(r.http.Context(), r.values["id"])
+	one, err := c.desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"html/template"
@@ -12,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/internal/api"
 )
 
 // console is an http.Handler that shows the dead letters of a service in a browser, and lets people redrive them. It is
@@ -32,9 +31,9 @@ type console struct {
 	timeout  time.Duration // that one request may take, with all its queries
 	counting time.Duration // how long a page waits for the number of the letters that it lists
 	step     time.Duration // how long one request discards letters, or restores them
-	api      *api.Handler
-	service  string // whose letters they are
-	inFleet  bool   // two levels below the page of a fleet
+	serve    http.Handler  // of the pages and the API
+	service  string        // whose letters they are
+	inFleet  bool          // two levels below the page of a fleet
 }
 
 // New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines, and
@@ -60,8 +59,16 @@ func New(config Config) (http.Handler, error) {
 	if c.pages, err = c.parse(); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
-	c.api = api.New(api.Handler{Desk: c.desk, Who: c.operator, Origin: c.origins.Check, Breakers: config.Breakers,
-		Await: c.awaitBody, Logger: config.Logger, Now: c.now, Timeout: c.timeout, Counting: careful * c.counting, Step: c.step})
+	programs, pages := api.New(api.Handler{Desk: c.desk, Who: c.operator, Origin: c.origins.Check, Breakers: config.Breakers,
+		Await: c.awaitBody, Logger: config.Logger, Now: c.now, Timeout: c.timeout, Counting: careful * c.counting, Step: c.step,
+		Planned: operate.Planned}), c.handler()
+	c.serve = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.EscapedPath(), "/api/") {
+			programs.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
 	return c, nil
 }
 
@@ -71,7 +78,6 @@ type request struct {
 	path   string     // within the console
 	base   string     // leads from the page to the root of the console, as in ../
 	query  url.Values // of the URL
-	values map[string]string
 	route  *route
 	person Person
 	note   string // what the page says about the person's access
@@ -81,10 +87,31 @@ type request struct {
 	arrived func()            // is called when all of the body was read
 }
 
-const (
-	maxQuery = 64 << 10 // bytes: a selection of 1,000 letters has 20 KiB
-	maxBody  = 64 << 10 // of a route that names no other
-)
+// handler answers requests for pages.
+func (c *console) handler() http.Handler {
+	face := web.Face[route]{
+		Front: &web.Front{Who: c.operator, Origin: func(r *http.Request) error { return c.origins.Check(r) }, Await: c.awaitBody,
+			Now: func() time.Time { return c.now() }, Timeout: func() time.Duration { return c.timeout }},
+		Of: func(r *route) web.Route {
+			return web.Route{Method: r.method, Pattern: r.pattern, Right: operate.Right(r.right), Query: r.fields, Body: r.body,
+				Within: r.within}
+		},
+		Answer: func(call *web.Call, of *route) (func() error, error) {
+			r := c.requestOf(call, of)
+			a, err := of.handle(c, r)
+			return func() error { return c.send(call.Writer, r, a) }, err
+		},
+		Fail: func(call *web.Call, of *route, err error) { c.fail(call.Writer, c.requestOf(call, of), err) },
+	}
+	return face.Handler("", c.routes)
+}
+
+func (c *console) requestOf(call *web.Call, of *route) *request {
+	path := call.HTTP.URL.EscapedPath()
+	return &request{http: call.HTTP, path: path, base: baseOf(path), query: call.Query, route: of, note: call.Note,
+		person: Person{Name: call.Person.Name, Role: Role(call.Person.Right)}, now: call.Now, privacy: c.desk.Masks,
+		arrived: call.Arrived}
+}
 
 // ServeHTTP answers a request.
 func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
@@ -94,32 +121,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		redirect(w, http.StatusTemporaryRedirect, "./"+lastPart(hr)+"/")
 		return
 	}
-	if c.api != nil && strings.HasPrefix(path, "/api/") {
-		c.api.ServeHTTP(w, hr)
-		return
-	}
-	r := &request{http: hr, path: path, base: baseOf(path), now: c.now(), privacy: c.desk.Masks,
-		arrived: c.awaitBody(w, hr)}
-	var allowed []string
-	if path[0] == '/' { // else a prefix was stripped that is not whole, as of /deadlettersandmore
-		r.route, allowed = c.match(r)
-	}
-	timeout := c.timeout
-	if r.route != nil && r.route.within > 0 {
-		timeout = r.route.within
-	}
-	ctx, cancel := context.WithTimeout(hr.Context(), timeout)
-	defer cancel()
-	r.http = hr.WithContext(ctx)
-
-	var a answer
-	err := safecall.Call("console", func() (err error) { a, err = c.answer(w, r, allowed); return err })
-	if err == nil {
-		err = c.send(w, r, a)
-	}
-	if err != nil {
-		c.fail(w, r, err)
-	}
+	c.serve.ServeHTTP(w, hr)
 }
 
 // lastPart is the last part of the path that a browser sees.
@@ -137,57 +139,6 @@ func baseOf(path string) string {
 		return strings.Repeat("../", depth)
 	}
 	return "./"
-}
-
-// answer checks what the person may do, and calls the route.
-func (c *console) answer(w http.ResponseWriter, r *request, allowed []string) (answer, error) {
-	if r.route != nil && r.route.right == nothing {
-		return r.route.handle(c, r)
-	}
-	var err error
-	if r.person, r.note, err = c.person(r.http); err != nil {
-		return answer{}, err
-	}
-	if r.person.Role == nothing {
-		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed", text: "You may not see the dead " +
-			"letters of this service.",
-			detail: r.note}
-	}
-	if len(allowed) > 0 {
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		return answer{}, &fault{status: http.StatusMethodNotAllowed, title: "Not possible here",
-			text: "This address does not take such a request."}
-	}
-	if r.route == nil {
-		return answer{}, noPage()
-	}
-	if err := c.origins.Check(r.http); err != nil {
-		return answer{}, &fault{status: http.StatusForbidden, title: "The form came from another site",
-			text: "Nothing was changed. If this is your console behind a proxy that changes the Host header, add the " +
-				"origin to console.Config.TrustedOrigins.", detail: say("Origin: %s, Host: %s", r.http.Header.Get("Origin"), r.http.Host)}
-	}
-	if r.person.Role < r.route.right {
-		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
-			text: say("This needs the right to %s. You have the right to %s.", roles[r.route.right],
-				roles[r.person.Role]), detail: r.note}
-	}
-	if len(r.http.URL.RawQuery) > maxQuery {
-		return answer{}, badInput(say("The query of the address has %s byte, and may have %s.|The query of the address "+
-			"has %s bytes, and may have %s.", len(r.http.URL.RawQuery), maxQuery))
-	}
-	if r.query, err = url.ParseQuery(r.http.URL.RawQuery); err != nil {
-		return answer{}, badInput("The address is damaged: its query cannot be read.")
-	}
-	if name, found := unknown(r.query, r.route.fields); found {
-		return answer{}, badInput(say("The address has a field %q, which this page does not have. Correct its name, or "+
-			"leave it out: nothing is chosen by it.", boundedtext.Text(name, 100)))
-	}
-	limit := r.route.body
-	if limit == 0 {
-		limit = maxBody
-	}
-	r.http.Body = http.MaxBytesReader(w, r.http.Body, limit)
-	return r.route.handle(c, r)
 }
 
 // form returns the fields of a form that was sent. One that no form of the route has is an error.

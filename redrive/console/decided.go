@@ -41,7 +41,7 @@ func (c *console) restored(r *request) (answer, error) {
 }
 
 func (c *console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
-	key := r.values["id"]
+	key := r.http.PathValue("id")
 	if !d.Made(key) {
 		return answer{}, noPage()
 	}
@@ -107,7 +107,7 @@ func (c *console) undoDiscard(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	key, reason := r.values["id"], strings.TrimSpace(form.Get("reason"))
+	key, reason := r.http.PathValue("id"), strings.TrimSpace(form.Get("reason"))
 	if !discards.Made(key) {
 		return answer{}, noPage()
 	}

@@ -183,7 +183,7 @@ func (c *console) editDifference(r *request, l letters.Letter, form url.Values, 
 
 // editAgain shows what was typed while the database is away.
 func (c *console) editAgain(r *request, form url.Values, p problem) (answer, error) {
-	seq, _ := strconv.ParseInt(r.values["seq"], 10, 64)
+	seq, _ := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	view := editView{
 		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"),
 		Reason: form.Get("reason"), Payload: form.Get("payload"), Problem: p.text, Detail: p.detail,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -78,11 +79,16 @@ func (c *console) explain(r *request, err error) *fault {
 	if r.person.Role >= Operate {
 		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
-	wrong, forbidden := (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
+	wrong, forbidden, refused := (*operate.Wrong)(nil), (*operate.Forbidden)(nil), (*web.Refusal)(nil)
 	f, panicked, tooLarge := (*fault)(nil), (*classify.PanicError)(nil), (*http.MaxBytesError)(nil)
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.As(err, &refused):
+		if refused.Status == http.StatusNotFound {
+			return noPage()
+		}
+		return &fault{status: refused.Status, title: refused.Title, text: refused.Why, detail: refused.Note}
 	case errors.As(err, &wrong):
 		if wrong.Field != "" {
 			return badInput("The field " + wrong.Error() + ".")

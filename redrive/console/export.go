@@ -32,7 +32,7 @@ func (c *console) exportAudit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	switch r.values["file"] {
+	switch r.http.PathValue("file") {
 	case auditJSON:
 		return answer{file: &file{kind: "application/jsonl; charset=utf-8", name: auditJSON,
 			write: func(w io.Writer) error {

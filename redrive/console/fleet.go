@@ -73,6 +73,7 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 			{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
 		},
 	}
+	m.own.serve = m.own.handler()
 	m.own.config.Logger = m.all[0].console.config.Logger // of what is the fault of no service
 	var err error
 	if m.own.pages, err = m.own.parse(); err != nil {

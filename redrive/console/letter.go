@@ -78,7 +78,7 @@ type letterPage struct {
 
 // oneLetter returns the letter that the address names.
 func (c *console) oneLetter(r *request) (l operate.Letter, err error) {
-	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return l, noPage()
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -181,7 +182,7 @@ func TestUnknownFields(t *testing.T) {
 			b.get(at+url.QueryEscape(field)+"=x").want(t, http.StatusBadRequest, html.EscapeString(fmt.Sprintf("%q", field)))
 		}
 	}
-	for _, damaged := range []string{"?text=%ff", "?text=%zz", "?text=" + strings.Repeat("x", maxQuery), "?view=hex", "/1?handler=billing"} {
+	for _, damaged := range []string{"?text=%ff", "?text=%zz", "?text=" + strings.Repeat("x", web.MaxQuery), "?view=hex", "/1?handler=billing"} {
 		b.get("/letters"+damaged).want(t, http.StatusBadRequest)
 	}
 	b.post("/letters/1/payload?reason=INC-7", url.Values{}).want(t, http.StatusBadRequest, `&#34;reason&#34;`)

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/watermill-spillway/spillway/redrive/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/operate/packed"
 )
 
 // answer is what a route gives: a page, another address, or a file. Nothing of it is sent before all of it is there.

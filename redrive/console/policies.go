@@ -86,7 +86,7 @@ func (c *console) freeze(r *request) (answer, error) { return c.freezes(r, true)
 func (c *console) thaw(r *request) (answer, error)   { return c.freezes(r, false) }
 
 func (c *console) freezes(r *request, freeze bool) (answer, error) {
-	name := r.values["name"]
+	name := r.http.PathValue("name")
 	act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
 	return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
 		_, err := c.desk.FreezePolicies(ctx, who, name, freeze)
@@ -95,7 +95,7 @@ func (c *console) freezes(r *request, freeze bool) (answer, error) {
 }
 
 func (c *console) unblock(r *request) (answer, error) {
-	name, cause := r.values["name"], r.values["cause"]
+	name, cause := r.http.PathValue("name"), r.http.PathValue("cause")
 	act := action{releasing(name, cause), r.link("policies/"+url.PathEscape(name)+"/"+url.PathEscape(cause)+"/release", nil)}
 	return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
 		_, err := c.desk.ReleaseCause(ctx, who, name, cause)

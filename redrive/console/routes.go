@@ -5,11 +5,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/internal/api"
 )
 
 // route is one row of the table: who may send which request, and what answers it.
@@ -131,22 +129,4 @@ func routes() []route {
 			handle: (*console).exportAudit, within: exporting, fields: auditFields},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
 	}
-}
-
-// match returns the route of a request, or the methods that its path has.
-func (c *console) match(r *request) (found *route, methods []string) {
-	parts := strings.Split(strings.Trim(r.path, "/"), "/")
-	for i := range c.routes {
-		candidate := &c.routes[i]
-		values, ok := api.Values(candidate.pattern, parts)
-		if !ok {
-			continue
-		}
-		if r.http.Method == candidate.method || r.http.Method == http.MethodHead && candidate.method == http.MethodGet {
-			r.values = values
-			return candidate, nil
-		}
-		methods = append(methods, candidate.method)
-	}
-	return nil, methods
 }

@@ -68,7 +68,7 @@ type sequencePage struct {
 }
 
 func (c *console) sequencePage(r *request, typed string, p problem) (answer, error) {
-	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return answer{}, noPage()
 	}
@@ -127,7 +127,7 @@ func (c *console) decideSequence(r *request, what sequence.Decision) (answer, er
 	if err != nil {
 		return answer{}, err
 	}
-	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return answer{}, noPage()
 	}

@@ -12,7 +12,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/redrive/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/operate/packed"
 )
 
 //go:embed templates/*.html
@@ -43,7 +43,7 @@ func hashOf(content []byte) string {
 func (c *console) static(r *request) (answer, error) {
 	var f file
 	var content []byte
-	switch r.values["file"] {
+	switch r.http.PathValue("file") {
 	case styleName:
 		f.kind, content = "text/css; charset=utf-8", style
 	case scriptName:

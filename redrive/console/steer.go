@@ -42,7 +42,7 @@ func (c *console) steer(r *request, name string) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	id := r.values["id"]
+	id := r.http.PathValue("id")
 	reason := strings.TrimSpace(form.Get("reason"))
 	view := steering{
 		Action: actionOf(r, operate.SteeringOf(name), id), Reason: reason, WrongReason: wrongReason(reason),

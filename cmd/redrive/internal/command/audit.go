@@ -51,7 +51,7 @@ of that letter's message, from its arrival. The record is never changed: a purge
 			if err != nil {
 				return err
 			}
-			events, err := d.Audit(cmd.Context(), a.person(""), operate.Record{Filter: f, Seq: seq})
+			events, err := d.Audit(cmd.Context(), operate.Record{Filter: f, Seq: seq})
 			if err != nil {
 				return err
 			}
@@ -90,22 +90,22 @@ func limitOf(f letters.EventFilter) int {
 }
 
 // events prints entries of the record.
-func (a *app) events(events []letters.Event) error {
+func (a *app) events(events []operate.EventData) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim},
 		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4},
 		{Name: "BY", Min: 8},
 		{Name: "REASON", Min: 16}, {Name: "REDRIVE ID", Min: 8, Drop: 2}, {Name: "DETAIL", Min: 10, Drop: 3},
 	}}
-	detailed := slices.ContainsFunc(events, func(e letters.Event) bool { return e.Detail != "" })
+	detailed := slices.ContainsFunc(events, func(e operate.EventData) bool { return e.Detail != "" })
 	for _, e := range events {
 		if a.json {
-			if err := a.screen.JSON(operate.DataOfEvent(e)); err != nil {
+			if err := a.screen.JSON(e); err != nil {
 				return err
 			}
 			continue
 		}
-		t.Row(e.Number, a.when(e.At), string(e.Kind), e.Seq, e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail)
+		t.Row(e.Number, a.stamped(e.At), e.Kind, e.Seq, e.ID, e.By, e.Reason, e.RedriveID, e.Detail)
 	}
 	if a.json {
 		return nil

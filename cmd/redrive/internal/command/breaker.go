@@ -59,7 +59,7 @@ func (a *app) heldHandlers(ctx context.Context) ([]breaker.Status, error) {
 
 // holder opens what holds messages of handlers. The freeze is on record, if the letters are in the database too.
 func (a *app) holder(ctx context.Context) (func(handler, reason string, hold bool) (bool, error), error) {
-	var d desk
+	var d *desk
 	if a.settings.url != "" {
 		over, err := a.remote(ctx)
 		if err != nil {
@@ -83,7 +83,7 @@ func (a *app) holder(ctx context.Context) (func(handler, reason string, hold boo
 		if err != nil {
 			return nil, err
 		}
-		d = a.deskOn(store, nil)
+		d = a.here(store, nil)
 	}
 	return func(handler, reason string, hold bool) (bool, error) {
 		return d.Hold(ctx, a.person(reason), handler, hold)

@@ -22,7 +22,7 @@ const campaignTables = "campaign*"
 const mostCampaigns = 1000
 
 // campaignOf finds a campaign by the first characters of its id.
-func campaignOf(ctx context.Context, d desk, begin string) (campaigns.Campaign, error) {
+func campaignOf(ctx context.Context, d *desk, begin string) (campaigns.Campaign, error) {
 	if c, err := d.CampaignByID(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
 		return c, err
 	}
@@ -110,7 +110,7 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 }
 
 // campaign prints one campaign and its record.
-func (a *app) campaign(ctx context.Context, d desk, c campaigns.Campaign) error {
+func (a *app) campaign(ctx context.Context, d *desk, c campaigns.Campaign) error {
 	v, err := d.CampaignOf(ctx, a.person(""), c)
 	if err != nil {
 		return err

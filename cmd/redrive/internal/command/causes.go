@@ -5,7 +5,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // mostCauses is how many causes one list has.
@@ -39,7 +38,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			if err != nil {
 				return err
 			}
-			var groups []letters.Group
+			var groups []operate.CauseData
 			for len(groups) < limit {
 				f.Limit = min(limit-len(groups), operate.MostCauses)
 				page, err := d.Causes(cmd.Context(), f, len(groups))
@@ -60,7 +59,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			}}
 			for _, g := range groups {
 				if a.json {
-					if err := a.screen.JSON(operate.DataOfCause(g)); err != nil {
+					if err := a.screen.JSON(g); err != nil {
 						return err
 					}
 					continue
@@ -69,8 +68,8 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				if a.screen.Terminal() {
 					cause = cause[:min(len(cause), shortCause)]
 				}
-				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler,
-					g.Class.String(), g.Reason, g.Example, g.Description)
+				t.Row(cause, g.Count, g.LastMinute, a.stamped(g.FirstFailedAt), a.stamped(g.LastFailedAt), g.Topic, g.Handler,
+					g.Class, g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
 				a.screen.Note("no letter is waiting or chosen: --status redriven --status succeeded --status failed_again shows what was redriven, " +

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/contexts"
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 )
 
@@ -63,7 +62,7 @@ token itself is not kept: it is read from its file whenever it is needed.`,
 				return wrong("--db has a password: write it into a file that only you may read, and name that with --config")
 			}
 			if c.URL != "" {
-				_, err = remote.Address(c.URL)
+				_, err = apiFlags.Address(c.URL)
 			}
 			if err = firstOf(contexts.CheckName(args[0]), err); err != nil {
 				return coded{err, exitWrong}

@@ -65,7 +65,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 }
 
 // decideAll decides about one key after the other. One that is refused stops no other.
-func (a *app) decideAll(ctx context.Context, d desk, seqs []int64, what sequence.Decision, reason string,
+func (a *app) decideAll(ctx context.Context, d *desk, seqs []int64, what sequence.Decision, reason string,
 	all bool) error {
 	var refused []error
 	done := 0

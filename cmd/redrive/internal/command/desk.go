@@ -5,62 +5,58 @@ import (
 	"errors"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
-// desk is where a person works: on a database, as operate.Desk does, or over the API of a console, as remote.Desk does.
-type desk interface {
-	Causes(ctx context.Context, f letters.Filter, skip int) ([]letters.Group, error)
-	CausesBegin(ctx context.Context, begin string) ([]letters.Group, error)
-	Heads(context.Context, letters.Filter) ([]letters.Head, error)
-	HeadOf(ctx context.Context, seq int64) (letters.Head, error)
-	Whole(ctx context.Context, who operate.Person, seq int64, unmasked bool) (operate.Letter, []letters.Event, error)
-	Audit(context.Context, operate.Person, operate.Record) ([]letters.Event, error)
-
-	Freeze(context.Context, letters.Filter) (operate.Selection, error)
-	Decide(ctx context.Context, who operate.Person, what operate.Decision, s operate.Selection, id string) (int, error)
-
-	Plan(ctx context.Context, who operate.Person, r campaigns.Request, most int) (plan operate.DryRun, part bool,
-		err error)
-	Start(context.Context, operate.Person, campaigns.Request) (campaigns.Campaign, error)
-	Steer(ctx context.Context, who operate.Person, id string, s operate.Steering, rate float64) (campaigns.Campaign,
-		error)
-	CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error)
-	CampaignsBegin(ctx context.Context, begin string) ([]campaigns.Campaign, error)
-	CampaignList(context.Context, campaigns.List) ([]campaigns.Campaign, error)
-	CampaignOf(context.Context, operate.Person, campaigns.Campaign) (operate.CampaignRecord, error)
-
-	Policies(context.Context) (inside.Policies, error)
-	FreezePolicies(ctx context.Context, who operate.Person, name string, frozen bool) (changed bool, err error)
-	ReleaseCause(ctx context.Context, who operate.Person, name, cause string) (released string, err error)
-
-	DecideSequence(ctx context.Context, who operate.Person, seq int64, what sequence.Decision, all bool) (int, error)
-	BreakLeases(ctx context.Context, who operate.Person, seqs []int64) (broken []int64, err error)
-	Hold(ctx context.Context, who operate.Person, handler string, hold bool) (changed bool, err error)
+// desk is where a person works: the API of a console, or the same API in this process, on a database. Service says whose
+// letters they are, and what the person may do.
+type desk struct {
+	*apiclient.Client
+	Service operate.ServiceData
+	bare    *apiclient.Client // masks nothing, on a database
 }
 
-var _, _ desk = (*operate.Desk)(nil), (*remote.Desk)(nil)
-
-// desk opens the letters of the service.
-func (a *app) desk(ctx context.Context) (desk, error) {
+// desk opens the letters of the service, and its campaigns if there are some.
+func (a *app) desk(ctx context.Context) (*desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
 	}
-	store, err := a.store(ctx)
+	db, err := a.database(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return a.deskOn(store, nil), nil
+	store, err := a.storeOn(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var all *campaigns.Campaigns
+	if err = connect.Require(ctx, db, campaignTables); err == nil {
+		all, err = campaigns.New(ctx, store, campaigns.Config{Shared: settings.Shared{Logger: a.logger()}})
+	}
+	if err != nil && !errors.Is(err, connect.ErrMissing) {
+		return nil, err
+	}
+	return a.here(store, all), nil
+}
+
+// here is the API on a database, in this process.
+func (a *app) here(store *letters.Store, all *campaigns.Campaigns) *desk {
+	client := func(masks *privacy.Redactor) *apiclient.Client {
+		on := &operate.Desk{Store: store, Campaigns: all, Masks: masks}
+		return apiclient.Here(api.Local(on, a.settings.by), "redrive "+version())
+	}
+	return &desk{Client: client(a.privacy), bare: client(privacy.None())}
 }
 
 // campaignDesk opens the letters and the campaigns of the service. Looking makes no tables; create makes them if they
 // are not there.
-func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Config) (desk, error) {
+func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Config) (*desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
 	}
@@ -68,11 +64,11 @@ func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Co
 	if err != nil {
 		return nil, err
 	}
-	return a.deskOn(store, all), nil
+	return a.here(store, all), nil
 }
 
 // sequenceDesk opens the keys whose messages wait, and the record.
-func (a *app) sequenceDesk(ctx context.Context) (desk, error) {
+func (a *app) sequenceDesk(ctx context.Context) (*desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
 	}
@@ -80,11 +76,14 @@ func (a *app) sequenceDesk(ctx context.Context) (desk, error) {
 		return nil, err
 	}
 	store, err := a.emptyStore(ctx)
-	return a.deskOn(store, nil), err
+	return a.here(store, nil), err
 }
 
+// apiFlags are what errors call the settings of an API.
+var apiFlags = apiclient.Names{URL: "--url", TokenFile: "--token-file"}
+
 // remote opens the API of the settings. Its service is the service.
-func (a *app) remote(ctx context.Context) (*remote.Desk, error) {
+func (a *app) remote(ctx context.Context) (*desk, error) {
 	s := &a.settings
 	for name, why := range map[string]string{
 		"by":   "the API knows who you are by your token, and writes that down",
@@ -94,14 +93,19 @@ func (a *app) remote(ctx context.Context) (*remote.Desk, error) {
 			return nil, wrong("--%s is not for an API: %s", name, why)
 		}
 	}
-	d, err := remote.Open(ctx, remote.Config{URL: s.url, TokenFile: s.tokenFile, CA: s.ca, Command: version()})
-	if errors.Is(err, remote.ErrConfig) {
+	client, err := apiclient.New(apiclient.Config{URL: s.url, TokenFile: s.tokenFile, CA: s.ca, Names: apiFlags,
+		Program: "redrive " + version(), MostRead: 64 << 20})
+	d := &desk{Client: client}
+	if err == nil {
+		a.closers = append(a.closers, d.Close)
+		d.Service, err = client.Open(ctx)
+	}
+	if errors.Is(err, apiclient.ErrConfig) {
 		err = coded{err, exitWrong}
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.closers = append(a.closers, d.Close)
 	if s.service != "" && s.service != d.Service.Service && s.given("service") {
 		return nil, wrong("--service is %q, and this API has the letters of %q: leave it out, or choose another --url",
 			s.service, d.Service.Service)

@@ -51,14 +51,14 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 				r.Seqs = append(r.Seqs, l.Seq)
 			}
-			plan, _, err := d.Plan(ctx, a.person(""), r, 0)
-			if err != nil {
-				return err
-			}
 			if unmasked {
 				if err := a.unmask(ctx, d, reason, r.Seqs...); err != nil {
 					return err
 				}
+			}
+			plan, _, err := d.Plan(ctx, a.person(""), r, 0)
+			if err != nil {
+				return err
 			}
 			if len(plan.Sample) == 0 {
 				return none("no letter of these waits")

@@ -112,11 +112,11 @@ func (a *app) move(m move) *cobra.Command {
 const mostAsked = 100
 
 // whyLeft says why letters of a selection are as they were.
-func whyLeft(ctx context.Context, d desk, s operate.Selection, left int) string {
+func whyLeft(ctx context.Context, d *desk, s operate.Selection, left int) string {
 	leased := 0
 	if len(s.Seqs) > 0 {
 		for _, seq := range s.Seqs[:min(len(s.Seqs), mostAsked)] {
-			if h, err := d.HeadOf(ctx, seq); err == nil && h.LeasedBy != "" {
+			if l, err := d.Letter(ctx, seq); err == nil && l.LeasedBy != "" {
 				leased++
 			}
 		}
@@ -150,7 +150,7 @@ func (r moveReport) MarshalJSON() ([]byte, error) {
 }
 
 // frozen selects the letters that the arguments or the flags choose now.
-func (a *app) frozen(ctx context.Context, d desk, chosen *choice,
+func (a *app) frozen(ctx context.Context, d *desk, chosen *choice,
 	args []string) (s operate.Selection, err error) {
 	if len(args) == 0 {
 		return a.freeze(ctx, d, chosen)
@@ -161,7 +161,7 @@ func (a *app) frozen(ctx context.Context, d desk, chosen *choice,
 		if err != nil {
 			return s, err
 		}
-		if l.Status != status {
+		if l.Status != string(status) {
 			return s, none("SEQ %d is %s, and not %s: redrive show %d says what it went through", l.Seq, l.Status,
 				status, l.Seq)
 		}
@@ -174,7 +174,7 @@ func (a *app) frozen(ctx context.Context, d desk, chosen *choice,
 }
 
 // freeze selects the letters that the flags choose, and that are there now.
-func (a *app) freeze(ctx context.Context, d desk, chosen *choice) (s operate.Selection, err error) {
+func (a *app) freeze(ctx context.Context, d *desk, chosen *choice) (s operate.Selection, err error) {
 	if s.Filter, err = chosen.filter(ctx, d); err != nil {
 		return s, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -14,8 +15,8 @@ func each(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2
 }
 
 // heads returns the letters that f chooses without metadata and payloads, page by page.
-func heads(ctx context.Context, d desk, f letters.Filter) iter.Seq2[letters.Head, error] {
-	return paged(ctx, f, d.Heads, func(h letters.Head) int64 { return h.Seq })
+func heads(ctx context.Context, d *desk, f letters.Filter) iter.Seq2[operate.LetterData, error] {
+	return paged(ctx, f, d.Heads, func(h operate.LetterData) int64 { return h.Seq })
 }
 
 func paged[T any](ctx context.Context, f letters.Filter, list func(context.Context, letters.Filter) ([]T, error),

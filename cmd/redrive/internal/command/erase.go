@@ -1,19 +1,14 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 )
 
@@ -55,10 +50,11 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 				return wrong("--receiver-keys is %q: use keep or remove", keys)
 			}
 			request.RemoveKeys, request.By = keys == "remove", a.settings.by
-			erase, err := a.eraser(ctx)
+			d, err := a.desk(ctx)
 			if err != nil {
 				return err
 			}
+			erase := func(r erasure.Request) (erasure.Report, error) { return d.Erase(ctx, r) }
 			if !request.DryRun && !yes {
 				look := request
 				look.DryRun = true
@@ -102,56 +98,6 @@ func pairs(list []string) (map[string]string, error) {
 		}
 	}
 	return all, flagged(err)
-}
-
-// eraser opens what erases: all stores, or an API.
-func (a *app) eraser(ctx context.Context) (func(erasure.Request) (erasure.Report, error), error) {
-	if a.settings.url != "" {
-		d, err := a.remote(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return func(r erasure.Request) (erasure.Report, error) { return d.Erase(ctx, r) }, nil
-	}
-	stores, err := a.erasable(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return func(r erasure.Request) (erasure.Report, error) {
-		report, err := erasure.Erase(ctx, stores, r)
-		if err != nil && report.Selector == "" { // the request was refused
-			err = coded{err, exitWrong}
-		}
-		return report, err
-	}, nil
-}
-
-// erasable opens all stores whose tables are in the database. It makes none.
-func (a *app) erasable(ctx context.Context) (s erasure.Stores, err error) {
-	if s.Letters, err = a.store(ctx); err != nil {
-		return s, err
-	}
-	db := s.Letters.Inside().DB()
-	has := func(component string) bool {
-		if err == nil {
-			err = connect.Require(ctx, db, component)
-		}
-		if errors.Is(err, connect.ErrMissing) {
-			err = nil
-			return false
-		}
-		return err == nil
-	}
-	if has("campaign*") {
-		s.Campaigns, err = campaigns.New(ctx, s.Letters, campaigns.Config{})
-	}
-	if has("delayed") {
-		s.Delayed, err = delay.NewStore(ctx, db, a.settings.service)
-	}
-	if has("keys") {
-		s.Keys, err = idempotency.NewStore(ctx, db, a.settings.service)
-	}
-	return s, err
 }
 
 // parts are what was found, in words.

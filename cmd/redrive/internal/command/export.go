@@ -3,7 +3,6 @@ package command
 import (
 	"bufio"
 	"context"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -36,38 +35,32 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 			if sealed && (masked || format != "jsonl") {
 				return wrong("--sealed is for JSON lines that are imported: leave out --masked and --format")
 			}
-			var write func(operate.Letter) error
+			var write func(letters.Letter) error
 			var flush func() error
 			switch format {
 			case "jsonl":
 				out := bufio.NewWriter(a.screen.Out)
 				flush = out.Flush
-				write = func(l operate.Letter) error {
+				write = func(l letters.Letter) error {
 					if masked {
-						return a.screen.JSON(archive.Masked(operate.Masked(l.Letter, a.privacy)))
+						return a.screen.JSON(archive.Masked(operate.Masked(l, a.privacy)))
 					}
-					line, err := screen.Line(archive.Of(l.Letter))
+					line, err := screen.Line(archive.Of(l))
 					if err == nil {
 						_, err = out.Write(append(line, '\n'))
 					}
 					return err
 				}
 			case "csv":
-				write, flush = a.asCSV(a.screen.Out)
+				return a.exportCSV(cmd.Context(), &chosen)
 			default:
 				return wrong("--format is %q: use jsonl or csv", format)
-			}
-			if a.settings.url != "" && format == "csv" {
-				if err := a.exportRemote(cmd.Context(), &chosen, write); err != nil {
-					return err
-				}
-				return flush()
 			}
 			store, err := a.store(cmd.Context())
 			if err != nil {
 				return err
 			}
-			f, err := chosen.filter(cmd.Context(), a.deskOn(store, nil))
+			f, err := chosen.filter(cmd.Context(), a.here(store, nil))
 			if err != nil {
 				return err
 			}
@@ -76,7 +69,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 				if err == nil && l.Status == letters.StatusErased { // it would come back as a letter without a message
 					continue
 				}
-				if err == nil && l.Sealed && !sealed && format != "csv" { // CSV has nothing that is sealed
+				if err == nil && l.Sealed && !sealed {
 					opened, why := a.open(cmd.Context(), store, l)
 					if cmd.Context().Err() != nil {
 						return cmd.Context().Err()
@@ -88,7 +81,7 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 					l = opened
 				}
 				if err == nil {
-					err = write(operate.Letter{Letter: l, PayloadBytes: len(l.Original.Payload)})
+					err = write(l)
 				}
 				if err != nil {
 					return err
@@ -109,9 +102,9 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 	return cmd
 }
 
-// exportRemote writes letters of an API, one after the other.
-func (a *app) exportRemote(ctx context.Context, chosen *choice, write func(operate.Letter) error) error {
-	d, err := a.remote(ctx)
+// exportCSV writes letters as lines of CSV, with a header, one after the other.
+func (a *app) exportCSV(ctx context.Context, chosen *choice) error {
+	d, err := a.desk(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,51 +112,37 @@ func (a *app) exportRemote(ctx context.Context, chosen *choice, write func(opera
 	if err != nil {
 		return err
 	}
-	n := 0
+	n, w := 0, screen.CSV(a.screen.Out)
 	for head, err := range heads(ctx, d, f) {
-		if err != nil {
-			return err
-		}
-		if head.Status == letters.StatusErased {
+		if err == nil && head.Status == string(letters.StatusErased) {
 			continue
 		}
-		l, _, err := d.Whole(ctx, a.person(""), head.Seq, false)
+		var v operate.WholeData
 		if err == nil {
-			err = write(l)
+			v, err = d.Letter(ctx, head.Seq)
+		}
+		if err == nil && n == 0 {
+			err = w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id",
+				"attempts", "redrives", "payload_bytes", "description"})
 		}
 		if err != nil {
 			return err
 		}
-		n++
-	}
-	a.screen.Note("exported %s", several(n, "letter"))
-	return nil
-}
-
-// asCSV writes letters as lines of CSV, with a header.
-func (a *app) asCSV(out io.Writer) (write func(operate.Letter) error, flush func() error) {
-	w := screen.CSV(out)
-	header := false
-	write = func(l operate.Letter) error {
-		if !header {
-			header = true
-			err := w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type",
-				"id",
-				"attempts", "redrives", "payload_bytes", "description"})
-			if err != nil {
-				return err
-			}
-		}
-		v := operate.DataOf(operate.Masked(l.Letter, a.privacy))
 		cells := []string{
 			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
-			strconv.Itoa(l.Failure.Attempts), strconv.Itoa(l.Redrive.Count), strconv.Itoa(l.PayloadBytes),
-			v.Description,
+			strconv.Itoa(v.Attempts), strconv.Itoa(v.Redrives), strconv.Itoa(v.PayloadBytes), v.Description,
 		}
 		for i := range cells {
 			cells[i] = screen.Cell(a.privacy.Text(cells[i]))
 		}
-		return w.Write(cells)
+		if err := w.Write(cells); err != nil {
+			return err
+		}
+		n++
 	}
-	return write, func() error { w.Flush(); return w.Error() }
+	if w.Flush(); w.Error() != nil {
+		return w.Error()
+	}
+	a.screen.Note("exported %s", several(n, "letter"))
+	return nil
 }

@@ -86,7 +86,7 @@ func (c *choice) values() url.Values {
 }
 
 // filter is the Filter of the flags. It asks the desk for causes of which only a beginning was given.
-func (c *choice) filter(ctx context.Context, d desk) (f letters.Filter, err error) {
+func (c *choice) filter(ctx context.Context, d *desk) (f letters.Filter, err error) {
 	if f, err = c.ofTopic(); err == nil {
 		f.Causes, err = wholeCauses(ctx, d, f.Causes)
 	}
@@ -112,7 +112,7 @@ func (c *choice) empty() bool { return len(c.values())+len(c.seqs) == 0 }
 
 // notMeant returns an error if the words for the record are the reason of letters: --reason was taken for
 // --failure-reason, and other letters would be acted on.
-func (c *choice) notMeant(ctx context.Context, d desk, reason string) error {
+func (c *choice) notMeant(ctx context.Context, d *desk, reason string) error {
 	if reason == "" || len(c.seqs) > 0 || c.has("failure-reason") {
 		return nil
 	}
@@ -146,7 +146,7 @@ func flagged(err error) error {
 const wholeCause = 32
 
 // wholeCauses returns the hashes that begin as given. A whole one is taken as it is.
-func wholeCauses(ctx context.Context, d desk, begins []string) (whole []string, err error) {
+func wholeCauses(ctx context.Context, d *desk, begins []string) (whole []string, err error) {
 	for _, begin := range begins {
 		if len(begin) == wholeCause {
 			whole = append(whole, begin)

@@ -59,14 +59,14 @@ Without --status these are the letters that wait. A flag takes one value, as it 
 				limit--
 				last = l.Seq
 				if a.json {
-					if err := a.screen.JSON(operate.DataOfHead(l)); err != nil {
+					if err := a.screen.JSON(l); err != nil {
 						return err
 					}
 					continue
 				}
-				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(l.Status)}, a.when(l.LastFailedAt), l.Topic,
+				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(letters.Status(l.Status))}, a.stamped(l.LastFailedAt), l.Topic,
 					l.Handler,
-					l.Reason, l.MessageID, l.Description)
+					l.Reason, l.ID, l.Description)
 			}
 			if last == 0 {
 				a.screen.Note("no letter is chosen")
@@ -89,9 +89,9 @@ Without --status these are the letters that wait. A flag takes one value, as it 
 }
 
 // stateOf is the status of a letter, and whether a program works on it.
-func stateOf(h letters.Head) string {
+func stateOf(h operate.LetterData) string {
 	if h.LeasedBy == "" {
-		return string(h.Status)
+		return h.Status
 	}
-	return string(h.Status) + ", leased by " + h.LeasedBy
+	return h.Status + ", leased by " + h.LeasedBy
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -49,23 +49,6 @@ func (a *app) parkedKeys(ctx context.Context, limit int) ([]sequence.Parked, err
 	return sequence.List(ctx, db, a.settings.service, limit)
 }
 
-// parkedMessages returns a key and its messages that wait.
-func (a *app) parkedMessages(ctx context.Context, seq int64, limit int) (v operate.SequenceData, err error) {
-	if a.settings.url != "" {
-		d, err := a.remote(ctx)
-		if err != nil {
-			return v, err
-		}
-		return d.SequenceOf(ctx, seq, limit)
-	}
-	db, err := a.parkedIn(ctx)
-	if err != nil {
-		return v, err
-	}
-	first, all, err := sequence.Show(ctx, db, a.settings.service, seq, limit)
-	return a.deskOn(nil, nil).SequenceOf(a.person(""), first, all), err
-}
-
 func (a *app) showSequence() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
@@ -79,7 +62,11 @@ message a line.`,
 			if err = firstOf(err, within("--limit", limit, 1, letters.MaxLimit)); err != nil {
 				return err
 			}
-			v, err := a.parkedMessages(cmd.Context(), seq, limit)
+			d, err := a.sequenceDesk(cmd.Context())
+			if err != nil {
+				return err
+			}
+			v, err := d.SequenceOf(cmd.Context(), seq, limit)
 			if err != nil {
 				return undecided(seq, err)
 			}
@@ -144,7 +131,7 @@ func undecided(seq int64, err error) error {
 		return none("SEQ %d: %w; the instance that has the partition carries it out: redrive sequences says late if none does", seq, err)
 	case errors.Is(err, sequence.ErrNotHeld):
 		return none("SEQ %d: %w: it is tried again by itself, and redrive sequences says when; skip or discard it if that is of no use", seq, err)
-	case errors.Is(err, remote.ErrChanged):
+	case errors.Is(err, apiclient.ErrChanged):
 		return none("SEQ %d: %w", seq, err)
 	}
 	return err

@@ -65,9 +65,9 @@ func unmaskFlag(flags *pflag.FlagSet, unmasked *bool, reason *string) {
 }
 
 // unmask shows letters as they are, once the record has it.
-func (a *app) unmask(ctx context.Context, d desk, reason string, seqs ...int64) error {
+func (a *app) unmask(ctx context.Context, d *desk, reason string, seqs ...int64) error {
 	for _, seq := range seqs {
-		if _, _, err := d.Whole(ctx, a.person(reason), seq, true); err != nil {
+		if _, err := d.Unmasked(ctx, reason, seq); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ letter matches decides.
 			if err != nil {
 				return err
 			}
-			d := a.deskOn(store, nil)
+			d := a.here(store, nil)
 			if err := chosen.notMeant(ctx, d, reason); err != nil {
 				return err
 			}

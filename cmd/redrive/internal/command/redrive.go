@@ -76,7 +76,7 @@ letters first, and waits for what becomes of them. --dry-run only says what woul
 }
 
 // ask makes the request of the flags.
-func (s *startFlags) ask(ctx context.Context, d desk, chosen *choice,
+func (s *startFlags) ask(ctx context.Context, d *desk, chosen *choice,
 	args []string) (r campaigns.Request, err error) {
 	r = s.request
 	for _, arg := range args {
@@ -84,7 +84,7 @@ func (s *startFlags) ask(ctx context.Context, d desk, chosen *choice,
 		if err != nil {
 			return r, err
 		}
-		if l.Status == letters.StatusDiscarded && !chosen.has("status") {
+		if l.Status == string(letters.StatusDiscarded) && !chosen.has("status") {
 			return r, none("SEQ %d is discarded: discarded letters are not redriven; redrive restore %d lets it wait again",
 				l.Seq, l.Seq)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -157,7 +156,7 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []in
 		n, err = store.Count(ctx, f)
 		return f, n, err
 	}
-	for head, err := range heads(ctx, &operate.Desk{Store: store}, f) {
+	for head, err := range paged(ctx, f, store.Heads, func(h letters.Head) int64 { return h.Seq }) {
 		if err != nil {
 			return f, 0, err
 		}

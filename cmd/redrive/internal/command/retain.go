@@ -31,7 +31,7 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 	}
 	var rules []letters.RetentionRule
 	for _, text := range texts {
-		rule, err := ruleOf(ctx, a.deskOn(store, nil), text)
+		rule, err := ruleOf(ctx, a.here(store, nil), text)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (a *app) retained(rules []string, numbers []int, dryRun bool) error {
 }
 
 // ruleOf reads a rule of words.
-func ruleOf(ctx context.Context, d desk, text string) (rule letters.RetentionRule, err error) {
+func ruleOf(ctx context.Context, d *desk, text string) (rule letters.RetentionRule, err error) {
 	words := strings.Fields(text)
 	switch {
 	case len(words) == 0:

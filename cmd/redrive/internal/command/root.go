@@ -112,7 +112,10 @@ file, or have a name: see redrive help config and redrive context --help.`,
 		Version:       version(),
 		SilenceErrors: true, SilenceUsage: true,
 		Args: func(_ *cobra.Command, args []string) error {
-			return wrong("unknown command %q: redrive --help lists the commands", args[0])
+			if len(args) > 0 {
+				return wrong("unknown command %q: redrive --help lists the commands", args[0])
+			}
+			return nil
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.openScreen(); err != nil {
@@ -123,12 +126,6 @@ file, or have a name: see redrive help config and redrive context --help.`,
 			}
 			return a.protect()
 		},
-	}
-	root.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return wrong("unknown command %q: redrive --help lists the commands", args[0])
-		}
-		return nil
 	}
 	root.SetVersionTemplate("redrive {{.Version}}\n")
 	help := root.HelpFunc()

@@ -65,29 +65,45 @@ func (a *app) clearFlag(flags *pflag.FlagSet) {
 // open opens a letter that is sealed. If it does not open, the error says which key it needs, and the letter has no
 // payload.
 func (a *app) open(ctx context.Context, store *letters.Store, l letters.Letter) (letters.Letter, error) {
-	opened, err := a.deskOn(store, nil).Open(ctx, l)
-	if err == nil {
-		err = a.closed(opened)
+	opened, err := (&operate.Desk{Store: store}).Open(ctx, l)
+	if err == nil && opened.Closed != nil {
+		err = a.sealed(l.Seq, opened.Key, opened.Closed)
 	}
 	return opened.Letter, err
 }
 
 // opens returns an error for a letter that does not open.
-func (a *app) opens(ctx context.Context, d desk, seq int64) error {
-	l, _, err := d.Whole(ctx, a.person(""), seq, false)
+func (a *app) opens(ctx context.Context, d *desk, seq int64) error {
+	v, err := d.Letter(ctx, seq)
 	if err == nil {
-		err = a.closed(l)
+		err = a.closed(v)
 	}
 	return err
 }
 
-// closed says which key a letter needs that did not open, and what to do.
-func (a *app) closed(l operate.Letter) error {
-	err := l.Closed
-	if err == nil || l.Key == "" { // withheld by a server
-		return err
+// errWithheld is why a letter has no payload here.
+var errWithheld = errors.New("the server does not show you payloads and metadata: that needs the right to look")
+
+// closed says why a letter has no payload, and what to do.
+func (a *app) closed(v operate.WholeData) error {
+	if v.Sealed == "" {
+		if v.Payload == nil && v.PayloadB64 == nil && v.Status != string(letters.StatusErased) {
+			return errWithheld
+		}
+		return nil
 	}
-	named := fmt.Sprintf("letter %d is sealed with key id %q", l.Seq, l.Key)
+	err := errors.New(v.Sealed)
+	for _, known := range []error{seal.ErrNoKeys, seal.ErrUnknownKey} {
+		if a.settings.url == "" && strings.Contains(v.Sealed, known.Error()) {
+			err = known
+		}
+	}
+	return a.sealed(v.Seq, v.SealKey, err)
+}
+
+// sealed says which key a letter needs that did not open, and what to do.
+func (a *app) sealed(seq int64, key string, err error) error {
+	named := fmt.Sprintf("letter %d is sealed with key id %q", seq, key)
 	switch {
 	case errors.Is(err, seal.ErrNoKeys):
 		return fmt.Errorf("%s: give the file of keys with --keys FILE or SPILLWAY_KEYS", named)

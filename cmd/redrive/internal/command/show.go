@@ -60,16 +60,18 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				a.screen.Note("%d letters have this id; this is SEQ %d, the others are %s", len(others)+1, head.Seq,
 					strings.Trim(fmt.Sprint(others), "[]"))
 			}
-			whole, events, err := d.Whole(cmd.Context(), a.person(reason), head.Seq, unmasked)
+			var v operate.WholeData
+			if unmasked {
+				v, err = d.Unmasked(cmd.Context(), reason, head.Seq)
+				a.bare()
+			} else {
+				v, err = d.Letter(cmd.Context(), head.Seq)
+			}
 			if err != nil {
 				return err
 			}
-			if unmasked {
-				a.bare()
-			}
-			l, key, closed := whole.Letter, whole.Key, a.closed(whole)
+			closed, payload := a.closed(v), v.Bytes()
 			noPayload = noPayload || closed != nil
-			size, payload := whole.PayloadBytes, []byte(l.Original.Payload)
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
 					if cmd.Context().Err() != nil {
@@ -79,24 +81,22 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					noPayload = true
 				}
 			}
-			payload = a.privacy.Payload(payload)
-			l = operate.Masked(l, a.privacy)
-			if a.json {
-				v := operate.WholeDataOf(l, a.deskOn(nil, nil).Events(a.person(""), events))
-				v.SealKey, v.Sealed = key, says(closed)
-				if !noPayload {
-					v.PayloadBytes = size
-					v.Carry(payload)
-				}
+			v.Mask(a.privacy)
+			size := v.PayloadBytes
+			if v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, 0; !noPayload {
+				v.PayloadBytes = size
+				v.Carry(a.privacy.Payload(payload))
+			}
+			if v.Sealed, v.Version = says(closed), ""; a.json {
 				return a.screen.JSON(v)
 			}
 			shown := ""
 			if !noPayload {
-				if shown, err = screen.Payload(payload, screen.Format(format), limit); err != nil {
+				if shown, err = screen.Payload(a.privacy.Payload(payload), screen.Format(format), limit); err != nil {
 					return coded{err, exitWrong}
 				}
 			}
-			a.letter(l, events, shown, size)
+			a.letter(v, shown, size)
 			if closed != nil {
 				a.screen.Head("payload")
 				a.screen.Line("  %s", closed)
@@ -116,11 +116,11 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 }
 
 // find returns the letter with the SEQ or else with the id. others are the SEQs of more letters with that id.
-func find(ctx context.Context, d desk, which string) (l letters.Head, others []int64, err error) {
+func find(ctx context.Context, d *desk, which string) (l operate.LetterData, others []int64, err error) {
 	if seq, err := strconv.ParseInt(which, 10, 64); err == nil && seq > 0 {
-		l, err := d.HeadOf(ctx, seq)
+		v, err := d.Letter(ctx, seq)
 		if !errors.Is(err, letters.ErrNotFound) {
-			return l, nil, err
+			return v.LetterData, nil, err
 		}
 	}
 	for head, err := range heads(ctx, d, letters.Filter{IDs: []string{which}, Statuses: letters.Statuses()}) {
@@ -151,44 +151,42 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 }
 
 // letter prints a letter for people: names before values, and nothing that is empty.
-func (a *app) letter(l letters.Letter, events []letters.Event, payload string, size int) {
+func (a *app) letter(v operate.WholeData, payload string, size int) {
 	fields := [][2]string{
-		{"seq", strconv.FormatInt(l.Seq, 10)}, {"cause", short(l.Cause)}, {"status", a.statusLine(l)},
-		{"id", l.Original.UUID}, {"topic", l.Origin.Topic}, {"partition", l.Origin.Partition},
-		{"offset", l.Origin.Offset},
-		{"key", string(l.Origin.Key)}, {"handler", l.Origin.Handler}, {"group", l.Origin.ConsumerGroup},
-		{"dead letter topic", l.DeadLetterTopic}, {"class", l.Failure.Class.String()}, {"reason", l.Failure.Reason},
-		{"type", l.Failure.Type}, {"description", l.Failure.Description}, {"attempts", count(l.Failure.Attempts)},
-		{"first failed", a.when(l.Failure.FirstFailedAt)}, {"last failed", a.when(l.Failure.LastFailedAt)},
-		{"node", l.Failure.Node}, {"stored", a.when(l.StoredAt)}, {"seen", count(l.Seen)}, {"redriven", redrives(l)},
+		{"seq", strconv.FormatInt(v.Seq, 10)}, {"cause", short(v.Cause)}, {"status", a.statusLine(v)},
+		{"id", v.ID}, {"topic", v.Topic}, {"partition", v.Partition}, {"offset", v.Offset}, {"key", v.Key},
+		{"handler", v.Handler}, {"group", v.Group}, {"dead letter topic", v.DeadLetterTopic}, {"class", v.Class},
+		{"reason", v.Reason}, {"type", v.Type}, {"description", v.Description}, {"attempts", count(v.Attempts)},
+		{"first failed", a.stamped(v.FirstFailedAt)}, {"last failed", a.stamped(v.LastFailedAt)}, {"node", v.Node},
+		{"stored", a.stamped(v.StoredAt)}, {"seen", count(v.Seen)}, {"redriven", redrives(v)},
 	}
 	for _, field := range fields {
 		if field[1] != "" {
 			a.screen.Field(field[0], field[1])
 		}
 	}
-	if len(l.Failure.History) > 0 {
+	if len(v.History) > 0 {
 		a.screen.Head("attempts")
-		for _, attempt := range l.Failure.History {
-			a.screen.Line("  %s  %s  %s", a.when(attempt.At), attempt.Class, attempt.Error)
+		for _, attempt := range v.History {
+			a.screen.Line("  %s  %s  %s", a.stamped(attempt.At), attempt.Class, attempt.Error)
 		}
 	}
-	if len(events) > 0 {
+	if len(v.Life) > 0 {
 		a.screen.Head("life")
-		for _, e := range events {
-			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason),
+		for _, e := range v.Life {
+			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.stamped(e.At), e.Kind, e.By, e.Reason),
 				" "))
 		}
 	}
-	if len(l.Original.Metadata) > 0 {
+	if len(v.Metadata) > 0 {
 		a.screen.Head("metadata")
-		for _, key := range slices.Sorted(maps.Keys(l.Original.Metadata)) {
-			a.screen.Line("  %s = %s", key, l.Original.Metadata[key])
+		for _, key := range slices.Sorted(maps.Keys(v.Metadata)) {
+			a.screen.Line("  %s = %s", key, v.Metadata[key])
 		}
 	}
-	if l.Failure.Stack != "" {
+	if v.Stack != "" {
 		a.screen.Head("stack")
-		a.screen.Lines(l.Failure.Stack)
+		a.screen.Lines(v.Stack)
 	}
 	if payload != "" {
 		a.screen.Head(fmt.Sprintf("payload, %d bytes", size))
@@ -196,22 +194,22 @@ func (a *app) letter(l letters.Letter, events []letters.Event, payload string, s
 	}
 }
 
-func (a *app) statusLine(l letters.Letter) string {
-	line := string(l.Status)
-	if !l.MarkedAt.IsZero() {
-		line += ", by " + l.Marked.By + " at " + a.when(l.MarkedAt)
-		if l.Marked.Reason != "" {
-			line += ": " + l.Marked.Reason
+func (a *app) statusLine(v operate.WholeData) string {
+	line := v.Status
+	if v.MarkedAt != "" {
+		line += ", by " + v.MarkedBy + " at " + a.stamped(v.MarkedAt)
+		if v.MarkedReason != "" {
+			line += ": " + v.MarkedReason
 		}
 	}
 	return line
 }
 
-func redrives(l letters.Letter) string {
-	if l.Redrive.Count == 0 {
+func redrives(v operate.WholeData) string {
+	if v.Redrives == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d times, the last by %s, id %s", l.Redrive.Count, l.Redrive.By, l.Redrive.ID)
+	return fmt.Sprintf("%d times, the last by %s, id %s", v.Redrives, v.RedrivenBy, v.RedrivenID)
 }
 
 func count(n int) string {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/remote"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -50,7 +50,7 @@ letters were redriven, and 5 if it paused, was cancelled, or left letters behind
 }
 
 // follow watches a campaign.
-func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
+func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
@@ -106,7 +106,7 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 			}
 			c, away = next, time.Time{}
 		case ctx.Err() != nil:
-		case remote.Lasting(err), !away.IsZero() && time.Since(away) > awayFor:
+		case apiclient.Lasting(err), !away.IsZero() && time.Since(away) > awayFor:
 			progress.End()
 			return fmt.Errorf("%w; redrive watch %s goes on watching: the campaign does not need it", err, short(c.ID))
 		case away.IsZero():
@@ -118,7 +118,7 @@ func (a *app) follow(ctx context.Context, d desk, c campaigns.Campaign) error {
 }
 
 // whyNot says why no worker works on a campaign, as far as the record knows.
-func (a *app) whyNot(ctx context.Context, d desk, c campaigns.Campaign) string {
+func (a *app) whyNot(ctx context.Context, d *desk, c campaigns.Campaign) string {
 	v, err := d.CampaignOf(ctx, a.person(""), c)
 	if err != nil {
 		return "the record does not answer: " + err.Error()

@@ -29,6 +29,6 @@ func erase(dryRun bool) func(*Handler, *request) (answer, error) {
 
 // erasure sends what is on record of an erasure.
 func (h *Handler) erasure(r *request) (answer, error) {
-	v, err := h.Desk.Erasure(r.http.Context(), r.values["id"])
+	v, err := h.Desk.Erasure(r.http.Context(), r.http.PathValue("id"))
 	return answer{json: v}, err
 }

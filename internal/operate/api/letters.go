@@ -130,7 +130,7 @@ func (h *Handler) one(r *request) (l operate.Letter, err error) {
 
 // seq is the number in the address.
 func (r *request) seq() (int64, error) {
-	seq, err := strconv.ParseInt(r.values["seq"], 10, 64)
+	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return 0, missing("The address names a letter by a number from 1 on.")
 	}

@@ -23,11 +23,7 @@ func (r *request) read(into any) error {
 			Title: "The body is no JSON", Detail: "The Content-Type is " + quoted(r.http.Header.Get("Content-Type")) +
 				": send application/json."}
 	}
-	limit := r.route.most
-	if limit == 0 {
-		limit = maxBody
-	}
-	decoder := json.NewDecoder(http.MaxBytesReader(r.writer, r.http.Body, limit))
+	decoder := json.NewDecoder(r.http.Body)
 	decoder.DisallowUnknownFields()
 	if err = decoder.Decode(into); err == nil {
 		_, err = decoder.Token() // after the one value there is nothing

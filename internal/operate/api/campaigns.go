@@ -62,7 +62,7 @@ func (h *Handler) campaignsData(r *request, found []campaigns.Campaign) operate.
 
 // campaign sends a campaign and its record.
 func (h *Handler) campaign(r *request) (answer, error) {
-	one, err := h.Desk.Campaigns.Get(r.http.Context(), r.values["id"])
+	one, err := h.Desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,7 +73,7 @@ func (h *Handler) campaign(r *request) (answer, error) {
 // outcomes says what became of the letters of a campaign.
 func (h *Handler) outcomes(r *request) (answer, error) {
 	ctx := r.http.Context()
-	one, err := h.Desk.Campaigns.Get(ctx, r.values["id"])
+	one, err := h.Desk.Campaigns.Get(ctx, r.http.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -116,7 +116,7 @@ func steer(s operate.Steering) func(*Handler, *request) (answer, error) {
 		if body.Rate != nil {
 			rate = *body.Rate
 		}
-		now, err := h.Desk.Steer(r.http.Context(), r.who(body.Reason), r.values["id"], s, rate)
+		now, err := h.Desk.Steer(r.http.Context(), r.who(body.Reason), r.http.PathValue("id"), s, rate)
 		return answer{json: h.Desk.Shown(r.person, now)}, err
 	}
 }

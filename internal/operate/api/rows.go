@@ -1,6 +1,6 @@
 package api
 
-// Row is a route, for tests.
+// Row is a route, for tests and the document.
 type Row struct {
 	Name, Method, Pattern string
 	Right                 uint8

@@ -2,9 +2,7 @@ package api
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -26,9 +24,6 @@ type route struct {
 	within  time.Duration // of all that the route does, if not Handler.Timeout
 	most    int64         // bytes that a body may have, if not maxBody
 }
-
-// takes reports whether the query may have a field.
-func (r *route) takes(field string) bool { return slices.Contains(r.query, field) }
 
 const (
 	get  = http.MethodGet
@@ -62,40 +57,3 @@ func namesOf(fields []operate.FilterField) (names []string) {
 
 // routes returns all routes. A route without a row in TestRights fails that test.
 func routes() []route { return slices.Concat(reading(), deciding()) }
-
-// match returns the route of a path within the API and the values of the path, or the methods that the path has.
-func (h *Handler) match(method, path string) (found *route, values map[string]string, allowed []string) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	whole := slices.ContainsFunc(h.table, func(r route) bool { return r.pattern == "/"+strings.Join(parts, "/") })
-	for i := range h.table {
-		candidate := &h.table[i]
-		values, ok := Values(candidate.pattern, parts)
-		if !ok || whole && strings.Contains(candidate.pattern, "{") { // an address without a name in it is itself alone
-			continue
-		}
-		if method == candidate.method || method == http.MethodHead && candidate.method == get {
-			return candidate, values, nil
-		}
-		allowed = append(allowed, candidate.method)
-	}
-	return nil, nil, allowed
-}
-
-// Values returns what stands in a path for each {name} of a pattern, and reports whether they match. The console's
-// pages have patterns of the same form.
-func Values(pattern string, parts []string) (values map[string]string, ok bool) {
-	own := strings.Split(strings.Trim(pattern, "/"), "/")
-	if len(own) != len(parts) {
-		return nil, false
-	}
-	values = map[string]string{}
-	for i, part := range own {
-		unescaped, err := url.PathUnescape(parts[i])
-		if name, is := strings.CutPrefix(part, "{"); is && unescaped != "" && err == nil {
-			values[strings.TrimSuffix(name, "}")] = unescaped
-		} else if part != parts[i] {
-			return nil, false
-		}
-	}
-	return values, true
-}

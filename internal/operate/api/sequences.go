@@ -33,7 +33,7 @@ func (h *Handler) sequence(r *request) (answer, error) {
 	}
 	first, all, err := h.Desk.Sequence(r.http.Context(), seq, n)
 	if err != nil {
-		return answer{}, undecided(err)
+		return answer{}, undecided(r, err)
 	}
 	return answer{json: h.Desk.SequenceOf(r.person, first, all)}, nil
 }
@@ -64,14 +64,15 @@ func decideSequence(what sequence.Decision) func(*Handler, *request) (answer, er
 		}
 		n, err := h.Desk.DecideSequence(r.http.Context(), r.who(body.Reason), seq, what, body.All)
 		if err != nil {
-			return answer{}, undecided(err)
+			return answer{}, undecided(r, err)
 		}
 		return answer{json: operate.SequenceDecided{Seq: seq, Decided: what.String(), Messages: n}}, nil
 	}
 }
 
 // undecided is the problem of a decision that was not made.
-func undecided(err error) error {
+func undecided(r *request, err error) error {
+	operate.Tell(r.http.Context(), err)
 	why := operate.Undecided(err)
 	switch {
 	case errors.Is(err, sequence.ErrNotParked):

@@ -1,4 +1,4 @@
-package remote
+package apiclient
 
 import (
 	"cmp"
@@ -58,6 +58,9 @@ type lasting struct{ error }
 
 func (l lasting) Unwrap() error { return l.error }
 
+// Lasts is an error that another attempt would meet too.
+func Lasts(err error) error { return lasting{err} }
+
 // Lasting reports whether another attempt would meet the error too.
 func Lasting(err error) bool {
 	var r *Refusal
@@ -71,7 +74,7 @@ func Lasting(err error) bool {
 }
 
 // refusal is the error of an answer that is none.
-func (d *Desk) refusal(response *http.Response, a asking, token bool, kind string, body []byte) error {
+func (c *Client) refusal(response *http.Response, a asking, token bool, kind string, body []byte) error {
 	r := &Refusal{}
 	if kind != "application/problem+json" || json.Unmarshal(body, &r.Problem) != nil {
 		r.Problem = operate.Problem{} // of a proxy, or of another program
@@ -80,27 +83,27 @@ func (d *Desk) refusal(response *http.Response, a asking, token bool, kind strin
 	said := cmp.Or(strings.TrimSpace(r.Detail), strings.TrimSpace(r.Title), http.StatusText(r.Status), "no reason")
 	switch {
 	case r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden && !token:
-		how := "get a new one, and write it into " + d.config.TokenFile
+		how := "get a new one, and write it into " + c.config.TokenFile
 		if !token {
-			how = "no token was sent: name the file of yours with --token-file"
+			how = "no token was sent: name the file of yours with " + c.config.Names.TokenFile
 		}
-		r.says = fmt.Sprintf("the API at %s does not know you: %s: %s", d.at.Host, strings.TrimRight(said, "."), how)
+		r.says = fmt.Sprintf("the API at %s does not know you: %s: %s", c.at.Host, strings.TrimRight(said, "."), how)
 	case r.Status == http.StatusForbidden && len(a.path) == 0:
 		r.says = fmt.Sprintf("the API at %s gives no right for the token of %s: it is wrong, or has expired: %s",
-			d.at.Host,
-			d.config.TokenFile, said)
+			c.at.Host,
+			c.config.TokenFile, said)
 	case r.Type == "" && r.Status == http.StatusForbidden:
-		r.says = fmt.Sprintf("%s does not let you in: %s", d.at.Host, said)
+		r.says = fmt.Sprintf("%s does not let you in: %s", c.at.Host, said)
 	case r.Type == operate.ProblemNoField && len(r.Errors) > 0:
-		r.says = fmt.Sprintf("the API at %s does not take %s: %s", d.at.Host, r.Errors[0].Field, d.versions())
+		r.says = fmt.Sprintf("the API at %s does not take %s: %s", c.at.Host, r.Errors[0].Field, c.versions())
 	case r.Status == http.StatusMethodNotAllowed, r.Type == operate.ProblemNoRoute, r.Status == http.StatusNotFound &&
 		(!a.item || r.Type == ""):
 		r.Type = ""
-		r.says = d.missing(a).Error()
+		r.says = c.missing(a).Error()
 	case r.Type == "" && r.Status >= http.StatusInternalServerError:
-		r.says = fmt.Sprintf("the API at %s does not answer: status %d, %s", d.at.Host, r.Status, said)
+		r.says = fmt.Sprintf("the API at %s does not answer: status %d, %s", c.at.Host, r.Status, said)
 	case r.Type == "":
-		r.says = fmt.Sprintf("the API at %s refuses: status %d, %s", d.at.Host, r.Status, said)
+		r.says = fmt.Sprintf("the API at %s refuses: status %d, %s", c.at.Host, r.Status, said)
 	default:
 		r.says = said
 	}
@@ -108,25 +111,25 @@ func (d *Desk) refusal(response *http.Response, a asking, token bool, kind strin
 }
 
 // missing is the error of a route that the server does not have.
-func (d *Desk) missing(a asking) error {
-	if d.Service.API == "" {
-		return d.noAPI("")
+func (c *Client) missing(a asking) error {
+	if c.server == "" {
+		return c.noAPI("")
 	}
-	return fmt.Errorf("the API at %s has no %s: %s", d.at.Host, strings.Join(a.path, "/"), d.versions())
+	return fmt.Errorf("the API at %s has no %s: %s", c.at.Host, strings.Join(a.path, "/"), c.versions())
 }
 
 // versions says which release does not know what the other one has.
-func (d *Desk) versions() string {
-	return fmt.Sprintf("it is API %s, and this is redrive %s; use a redrive of the server's release, or --db",
-		d.Service.API,
-		d.config.Command)
+func (c *Client) versions() string {
+	return fmt.Sprintf("it is API %s, and this is %s; use that of the server's release, or --db",
+		c.server,
+		c.config.Program)
 }
 
 // noAPI is the error of an address where something else answers.
-func (d *Desk) noAPI(kind string) error {
+func (c *Client) noAPI(kind string) error {
 	if kind != "" {
 		kind = ", but " + kind
 	}
-	return lasting{fmt.Errorf("there is no API of a console at %s%s: --url must lead to where the service mounts its console, "+
-		"of a Spillway with api/v1 (this is redrive %s)", d.at.Redacted(), kind, d.config.Command)}
+	return lasting{fmt.Errorf("there is no API of a console at %s%s: %s must lead to where the service mounts its console, "+
+		"of a Spillway with api/v1 (this is %s)", c.at.Redacted(), kind, c.config.Names.URL, c.config.Program)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -37,6 +38,18 @@ func conflict(why string) *operate.Problem {
 		Title: "Something has changed meanwhile", Detail: why}
 }
 
+// refusedBy is the problem of a request that reached no route.
+func refusedBy(r *web.Refusal) *operate.Problem {
+	p := &operate.Problem{Status: r.Status, Type: r.Kind, Title: r.Title, Detail: strings.TrimSpace(r.Why + " " + r.Note)}
+	switch r.Kind {
+	case operate.ProblemNoRoute:
+		p.Detail = "There is nothing at this address in version " + Version + ". The document openapi.json has all addresses."
+	case operate.ProblemNoField:
+		p.Errors = []operate.FieldProblem{{Field: r.Field, Detail: r.Why}}
+	}
+	return p
+}
+
 // problemOf turns any error into problem details. The texts of errors name servers and users: they are for persons who
 // may act.
 func (h *Handler) problemOf(r *request, err error) *operate.Problem {
@@ -45,7 +58,7 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	p, wrong, forbidden := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
-	more, changed := (*operate.MoreMatch)(nil), (*operate.Changed)(nil)
+	more, changed, refused := (*operate.MoreMatch)(nil), (*operate.Changed)(nil), (*web.Refusal)(nil)
 	large, panicked, broken := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil), (*unwritable)(nil)
 	is := func(status int, kind, title, detail string) *operate.Problem {
 		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
@@ -53,6 +66,8 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &refused):
+		return refusedBy(refused)
 	case errors.As(err, &wrong):
 		p := is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done", wrong.Error())
 		if wrong.Field != "" {
@@ -107,6 +122,7 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 // fail answers with problem details.
 func (h *Handler) fail(w http.ResponseWriter, r *request, err error) {
 	p := h.problemOf(r, err)
+	operate.Tell(r.http.Context(), err)
 	// a deadline of the body cancels too
 	if errors.Is(r.http.Context().Err(), context.Canceled) && p.Status != http.StatusRequestTimeout {
 		return // nothing reads the answer any more

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/redrive/internal/packed"
+	"github.com/watermill-spillway/spillway/internal/operate/packed"
 )
 
 // answer is what a route gives: JSON, bytes, or a stream. Nothing of JSON is sent before all of it is there.

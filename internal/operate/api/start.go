@@ -59,7 +59,7 @@ func (h *Handler) plan(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p, part, err := h.Desk.Plan(r.http.Context(), r.person, c, operate.Planned)
+	p, part, err := h.Desk.Plan(r.http.Context(), r.person, c, h.Planned)
 	return answer{json: h.Desk.PlanOf(p, part)}, err
 }
 

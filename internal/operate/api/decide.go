@@ -14,10 +14,10 @@ import (
 // decided makes the route of the record of a decision.
 func decided(what operate.Decision) func(*Handler, *request) (answer, error) {
 	return func(h *Handler, r *request) (answer, error) {
-		if !what.Made(r.values["id"]) {
+		if !what.Made(r.http.PathValue("id")) {
 			return answer{}, missing("The address names a request by the id that its answer had.")
 		}
-		return h.decision(r, what, r.values["id"], true)
+		return h.decision(r, what, r.http.PathValue("id"), true)
 	}
 }
 
@@ -122,9 +122,9 @@ func (h *Handler) undo(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if !operate.Discard.Made(r.values["id"]) {
+	if !operate.Discard.Made(r.http.PathValue("id")) {
 		return answer{}, missing("The address names a discard by the id that its answer had.")
 	}
-	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.values["id"])}, body.Reason,
+	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.http.PathValue("id"))}, body.Reason,
 		nil)
 }

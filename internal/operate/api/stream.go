@@ -26,7 +26,7 @@ const (
 
 // watch streams the progress of a campaign, until the campaign has ended, the time is over, or the program goes.
 func (h *Handler) watch(r *request) (answer, error) {
-	one, err := h.Desk.Campaigns.Get(r.http.Context(), r.values["id"])
+	one, err := h.Desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}

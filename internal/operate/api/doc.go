@@ -7,7 +7,7 @@
 //     error goes to the caller: problemOf makes problem details of it.
 //  2. A row in the table of routes.go, with the right, the fields of its query, its body and what it answers. TestRights
 //     wants a row too.
-//  3. go test ./redrive/internal/api -run TestDocument -update writes openapi.json, which says the same to programs.
+//  3. go test ./internal/operate/api -run TestDocument -update writes openapi.json, which says the same to programs.
 //
 // Within v1 a route, a field and a value stay. New ones may come: see docs/api.md.
 package api

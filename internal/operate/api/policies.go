@@ -21,7 +21,7 @@ func (h *Handler) policy(r *request) (answer, error) {
 		return answer{}, err
 	}
 	for _, one := range all.Policies {
-		if one.Name == r.values["name"] {
+		if one.Name == r.http.PathValue("name") {
 			return answer{json: one}, nil
 		}
 	}
@@ -36,7 +36,7 @@ func freeze(frozen bool) func(*Handler, *request) (answer, error) {
 		if err := r.read(&body); err != nil {
 			return answer{}, err
 		}
-		name := r.values["name"] // none stands for all
+		name := r.http.PathValue("name") // none stands for all
 		changed, err := h.Desk.FreezePolicies(r.http.Context(), r.who(body.Reason), name, frozen)
 		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, noPolicy(err)
 	}
@@ -51,8 +51,8 @@ func (h *Handler) release(r *request) (answer, error) {
 	if body.Cause == "" {
 		return answer{}, invalid("cause", "is missing: name the cause that is repaired, or its first characters")
 	}
-	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.values["name"], body.Cause)
-	return answer{json: operate.PolicyChanged{Policy: r.values["name"], Cause: cause, State: "released",
+	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("name"), body.Cause)
+	return answer{json: operate.PolicyChanged{Policy: r.http.PathValue("name"), Cause: cause, State: "released",
 		Changed: true}}, noPolicy(err)
 }
 

@@ -19,12 +19,12 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/internal/api"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -39,7 +39,7 @@ func TestDocument(t *testing.T) {
 	}
 	is := testkit.Must(os.ReadFile("openapi.json"))
 	testkit.Check(t, bytes.Equal(is, want),
-		"openapi.json is not what the routes are: go test ./redrive/internal/api -run TestDocument -update")
+		"openapi.json is not what the routes are: go test ./internal/operate/api -run TestDocument -update")
 }
 
 type object = map[string]any

@@ -1,0 +1,140 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+)
+
+const (
+	// Version is the version of the API. The number behind the point grows when something is added.
+	Version = "1.0"
+	// Prefix is where the API is within the console.
+	Prefix = "/api/v1"
+)
+
+// Handler answers programs. It is safe for concurrent use. It keeps nothing between requests.
+type Handler struct {
+	Desk *operate.Desk
+	// The person of a request, without a reason, and a note about the person.
+	Who func(*http.Request) (who operate.Person, note string, err error)
+	// Origin returns an error for a request that a page of another site sends.
+	Origin func(*http.Request) error
+	// Breakers returns the handlers whose messages are held. Default: none are known.
+	Breakers func() []breaker.Status
+	// Await bounds the time in which a body arrives. The returned function is called when all of it was read.
+	Await    func(http.ResponseWriter, *http.Request) (arrived func())
+	Logger   watermill.LoggerAdapter
+	Now      func() time.Time
+	Timeout  time.Duration // of one request, with all its queries
+	Counting time.Duration // of the number of letters of a decision
+	Step     time.Duration // of one request that discards letters, or restores them
+	Planned  int           // letters that a plan looks at, or 0 for all
+
+	streams chan struct{} // a place for each stream
+	serve   http.Handler
+}
+
+// New returns a Handler that has its routes.
+func New(with Handler) *Handler {
+	h := &with
+	h.streams = make(chan struct{}, mostStreams)
+	face := web.Face[route]{
+		Front: &web.Front{Who: h.Who, Origin: h.Origin, Await: h.Await, Now: h.Now,
+			Timeout: func() time.Duration { return h.Timeout }},
+		Of: func(r *route) web.Route {
+			return web.Route{Method: r.method, Pattern: r.pattern, Right: r.right, Query: r.query, Body: r.most, Within: r.within}
+		},
+		Answer: func(c *web.Call, of *route) (func() error, error) {
+			r := requestOf(c, of)
+			a, err := h.answer(r)
+			return func() error { return h.send(r, a) }, err
+		},
+		Fail: func(c *web.Call, of *route, err error) { h.fail(c.Writer, requestOf(c, of), err) },
+	}
+	h.serve = face.Handler(Prefix, routes())
+	return h
+}
+
+// Local returns the API for one person in the same process, who may do all and waits as long as it takes.
+func Local(desk *operate.Desk, name string) *Handler {
+	const ever = 365 * 24 * time.Hour
+	return New(Handler{Desk: desk, Logger: watermill.NopLogger{}, Now: time.Now, Timeout: ever, Counting: ever, Step: ever,
+		Who: func(*http.Request) (operate.Person, string, error) {
+			return operate.Person{Name: name, Right: operate.Approve}, "", nil
+		},
+		Origin: func(*http.Request) error { return nil },
+		Await:  func(http.ResponseWriter, *http.Request) func() { return func() {} }})
+}
+
+// request is a request on its way.
+type request struct {
+	http    *http.Request
+	writer  http.ResponseWriter
+	query   url.Values
+	route   *route
+	person  operate.Person
+	note    string
+	now     time.Time
+	root    string // leads from the address to the root of the API
+	arrived func()
+}
+
+// who is the person with a reason.
+func (r *request) who(reason string) operate.Person {
+	who := r.person
+	who.Reason = reason
+	return who
+}
+
+func requestOf(c *web.Call, of *route) *request {
+	return &request{http: c.HTTP, writer: c.Writer, query: c.Query, route: of, person: c.Person, note: c.Note, now: c.Now,
+		root: rootOf(strings.TrimPrefix(c.HTTP.URL.EscapedPath(), Prefix)), arrived: c.Arrived}
+}
+
+// ServeHTTP answers a request, whose path begins with Prefix.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.serve.ServeHTTP(w, r) }
+
+// rootOf leads from a path within the API to its root.
+func rootOf(path string) string {
+	if path == "" {
+		return Prefix[strings.LastIndex(Prefix, "/")+1:] + "/"
+	}
+	return "./" + strings.Repeat("../", max(0, strings.Count(path, "/")-1))
+}
+
+// answer calls the route.
+func (h *Handler) answer(r *request) (a answer, err error) {
+	for name, values := range r.query {
+		switch {
+		case len(values) > 1 && !slices.Contains(lists, name):
+			return a, invalid(name, "is there %d times: give it once", len(values))
+		case slices.Contains(flags, name) && values[0] != "1" && values[0] != "true":
+			return a, operate.WrongValue(name, values[0], "use 1, or leave it out")
+		}
+	}
+	if r.route.keyed {
+		if r.person.Key, err = keyOf(r.http.Header); err != nil {
+			return a, err
+		}
+	}
+	return r.route.handle(h, r)
+}
+
+// log writes a line about an error that the server answers for.
+func (h *Handler) log(r *request, err error) {
+	page := "api"
+	if r.route != nil {
+		page = "api " + r.route.name
+	}
+	logging.ConsoleFailed.Write(h.Logger, err, logging.Fields{"page": page, "method": r.http.Method})
+}
