@@ -2,7 +2,10 @@ package operate
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -88,4 +91,156 @@ func (d *Desk) Happened(ctx context.Context, s Selection) (h Happened, err error
 		}
 	}
 	return h, nil
+}
+
+// Deciding is a decision about letters that a person may send twice.
+type Deciding struct {
+	What Decision
+	Selection
+	// ID is that of its record. What was done under it is not done again. Without one nothing is known of a request
+	// before.
+	ID string
+	// TakenUp lets a person take it up again with another reason.
+	TakenUp bool
+	// Seen is the number of letters that the person saw, or nil. If more match, nothing is changed.
+	Seen *int
+	// Step is how long this call may take, and Counting how long it may count.
+	Step, Counting time.Duration
+}
+
+// MoreMatch is the error of a selection that has more letters than the person saw. Nothing was changed.
+type MoreMatch struct{ Now int }
+
+func (m *MoreMatch) Error() string {
+	return fmt.Sprintf("%d letters match now, more than were seen", m.Now)
+}
+
+// ErrNothing is the error of a decision that no letter of the selection is in a state for.
+var ErrNothing = errors.New("no letter of the selection is in a state that this takes")
+
+// Carry carries out a decision. It returns how many letters this call changed, also with an error. It is cut if its
+// time was over when some letters were changed and not all: the same call goes on.
+func (d *Desk) Carry(ctx context.Context, who Person, do Deciding) (n int, cut bool, err error) {
+	if err := who.allowed(Act); err != nil {
+		return 0, false, err
+	}
+	act := who.act()
+	act.RedriveID = do.ID
+	did := func() (bool, error) {
+		if do.TakenUp && do.ID != "" {
+			events, err := d.Decided(ctx, do.ID)
+			return len(events) > 0, err
+		}
+		return d.did(ctx, act)
+	}
+	before, err := did()
+	if err == nil && !before {
+		err = d.noMore(ctx, do.Selection, do.Seen, 0, do.Counting)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	timed, cancel := context.WithTimeout(ctx, do.Step)
+	defer cancel()
+	n, err = d.Decide(timed, who, do.What, do.Selection, do.ID)
+	switch {
+	case err != nil && n > 0 && timed.Err() != nil && ctx.Err() == nil:
+		return n, true, nil
+	case err != nil || n > 0 || before:
+		return n, false, err
+	}
+	if before, err = did(); err == nil && !before { // else the other of two was first
+		err = ErrNothing
+	}
+	return 0, false, err
+}
+
+// noMore returns an error if more letters match than a person saw. Letters beyond most, if it is not 0, are not taken.
+func (d *Desk) noMore(ctx context.Context, s Selection, seen *int, most int, counting time.Duration) error {
+	if seen == nil || most > 0 && *seen >= most {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, counting)
+	defer cancel()
+	if n := d.Count(ctx, s); n.Known() && n.N() > *seen {
+		return &MoreMatch{n.N()}
+	}
+	return nil
+}
+
+// Number is how many letters there are, or that it is not known. What was counted when the time was over is no number,
+// so a number that is not known has none to show.
+type Number struct {
+	n     int
+	known bool
+}
+
+// Exactly is a number that is known.
+func Exactly(n int) Number { return Number{n, true} }
+
+// Known reports whether the number is known.
+func (n Number) Known() bool { return n.known }
+
+// N is the number. A face that shows it without asking Known fails: an answer without a number is better than a wrong
+// one.
+func (n Number) N() int {
+	if !n.known {
+		panic("operate: a number that is not known is shown")
+	}
+	return n.n
+}
+
+// None reports whether it is known that there is no letter.
+func (n Number) None() bool { return n.known && n.n == 0 }
+
+// Some reports whether it is known that there are letters.
+func (n Number) Some() bool { return n.known && n.n > 0 }
+
+// Count counts the letters of a selection that are there now, if that is done before ctx ends.
+func (d *Desk) Count(ctx context.Context, s Selection) Number {
+	sum := 0
+	for _, f := range s.parts() {
+		n, err := d.Store.Count(ctx, f)
+		if err != nil {
+			return Number{}
+		}
+		sum += n
+	}
+	return Exactly(sum)
+}
+
+// Freeze selects the letters that a filter chooses now: those up to the last Seq. Letters that arrived while they were
+// counted would be in the number and not in the selection, so it counts again then.
+func (d *Desk) Freeze(ctx context.Context, f letters.Filter) (s Selection, err error) {
+	s.Filter = f
+	for range 3 {
+		if s.Filter.MaxSeq, err = d.Store.Inside().LastSeq(ctx); err != nil {
+			return s, err
+		}
+		if s.Number, err = d.Store.Count(ctx, f); err != nil { // the numbers of causes answer, and no letter is read
+			return s, err
+		}
+		if again, err := d.Store.Inside().LastSeq(ctx); err != nil || again == s.Filter.MaxSeq {
+			return s, err
+		}
+	}
+	s.Number, err = d.Store.Count(ctx, s.Filter) // letters arrive all the time: count those up to the last one
+	return s, err
+}
+
+// Sample returns the first letters of a selection.
+func (d *Desk) Sample(ctx context.Context, s Selection, most int) (heads []letters.Head, err error) {
+	parts := s.parts()
+	if len(s.Seqs) > 0 {
+		parts = parts[:min(len(parts), most)]
+	}
+	for _, f := range parts {
+		f.Limit = most
+		some, err := d.Store.Heads(ctx, f)
+		if err != nil {
+			return heads, err
+		}
+		heads = append(heads, some...)
+	}
+	return heads, nil
 }

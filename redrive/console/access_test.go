@@ -71,6 +71,7 @@ func TestAccessFails(t *testing.T) {
 		c.Access = func(*http.Request) (Person, error) { return Person{Role: Approve}, nil }
 	})
 	nameless.console.routes = b.console.routes
+	nameless.console.serve = nameless.console.handler()
 	nameless.get("/letters").want(t, http.StatusOK, "The access function gave no name, and the record needs one. So you may look and do nothing.")
 	nameless.post("/change", nil).want(t, http.StatusForbidden)
 	beyond := newBench(t, func(c *Config) {
@@ -128,6 +129,7 @@ func changing(t *testing.T, change ...func(*Config)) (b *bench, changed *int) {
 			}
 			return answer{to: r.link("letters", nil)}, err
 		}})
+	b.console.serve = b.console.handler()
 	return b, changed
 }
 

@@ -81,6 +81,7 @@ func TestNeverHalfAPage(t *testing.T) {
 	b.get("/").want(t, http.StatusInternalServerError, "The page failed", "</html>").wantNot(t, "half")
 	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
 		handle: func(*console, *request) (answer, error) { panic("in the handler") }})
+	b.console.serve = b.console.handler()
 	b.get("/panics").want(t, http.StatusInternalServerError, "The page failed")
 	b.console.pages["error"] = broken
 	b.get("/").want(t, http.StatusInternalServerError, "The page failed. The log of the service says more.").wantNot(t, "half")

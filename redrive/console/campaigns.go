@@ -2,11 +2,14 @@ package console
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // campaignsAtOnce is how many campaigns a page of the list has.
@@ -76,4 +79,199 @@ func lineOf(r *request, c campaigns.Campaign) campaignLine {
 		Reason: strings.TrimSpace(c.Request.Reason), Done: c.Selected - c.Pending, Selected: c.Selected,
 		FailedAgain: c.FailedAgain,
 	}
+}
+
+// campaignView is one campaign.
+type campaignView struct {
+	campaignLine
+	Counts    []operate.Outcome
+	Standing  string // the verdict in a sentence
+	Why       string
+	Pending   int
+	Remaining string
+	Rate      string
+	Created   time.Time
+	Started   time.Time
+	EndedAt   time.Time
+	ResumeAt  time.Time
+	NotBefore time.Time
+	Approved  string
+	Settings  []settingLine
+	Edit      string
+	LeftOut   []leftOutLine
+	Behind    []behindLine
+	Again     []bar  // what came back, by cause
+	AgainLink string // to the letters that came back
+	AgainSlow bool   // they could not be counted in time
+	Selection string // the letters that were chosen
+	Chosen    []string
+	History   []historyLine
+	Actions   []action
+	Own       bool // the person started it, and so cannot approve it
+	Through   int  // letters that the campaign is through with
+	Done      bool // nothing of it will change
+	Here      string
+	Audit     string
+	MayLook   bool
+}
+
+// settingLine is a setting of the request. Its value came with the form, or with messages.
+type settingLine struct{ Name, Value string }
+
+type behindLine struct {
+	Outcome, Why string
+	Letters      int
+}
+
+type historyLine struct {
+	At                time.Time
+	What, By, Details string
+	Reason            string
+}
+
+func (c *console) campaign(r *request) (answer, error) {
+	one, err := c.desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
+	if err != nil {
+		return answer{}, err
+	}
+	view, err := c.campaignView(r, one)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{page: "campaign", title: "Campaign", view: view}
+	return a, nil
+}
+
+func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
+	request := c.desk.Campaign(one).Request
+	v := campaignView{
+		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
+		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
+		NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
+		Counts: operate.Outcomes(one), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
+		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
+		MayLook: r.person.Role >= Look,
+		Own:     r.who("").Began(one),
+	}
+	// no time passes while it stands
+	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) {
+		v.Remaining = age(one.Remaining)
+	}
+	if v.Rate = "no limit"; one.Rate > 0 {
+		v.Rate = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
+	}
+	if v.MayLook && request.Edit != nil {
+		v.Edit = inside.EditText(request.Edit)
+	}
+	v.Selection, v.Chosen = c.chosenBy(r, one), r.inWords(request)
+	v.Done = one.State.Ended() && one.NotHeard == 0
+	v.Actions = c.actions(r, one)
+	if one.Refused+one.Failed+one.Gone > 0 {
+		behind, err := c.desk.Campaigns.Inside().LeftBehind(r.http.Context(), one.ID)
+		if err != nil {
+			return v, err
+		}
+		for _, b := range behind {
+			v.Behind = append(v.Behind, behindLine{operate.OutcomeWords(b.Outcome), b.Why, b.Letters})
+		}
+	}
+	if one.FailedAgain > 0 {
+		if err := c.cameBack(r, one, &v); err != nil {
+			return v, err
+		}
+	}
+	events, err := c.desk.Campaigns.Inside().History(r.http.Context(), one.ID, 0)
+	for _, e := range slices.Backward(events) {
+		v.History = append(v.History,
+			historyLine{At: e.At, What: e.Kind, By: e.By, Reason: e.Reason, Details: e.Details})
+	}
+	return v, err
+}
+
+// cameBack says what came back dead, by cause.
+func (c *console) cameBack(r *request, one campaigns.Campaign, v *campaignView) error {
+	v.AgainLink = r.link("letters", operate.FilterValues(operate.CameBackFrom(one)))
+	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
+		return nil // the numbers move: the link has them
+	}
+	groups, slow, err := c.desk.CameBack(r.http.Context(), one, c.counting)
+	v.AgainSlow = slow
+	for _, g := range groups {
+		v.Again = append(v.Again,
+			bar{Name: g.Reason, More: strings.TrimSpace(g.Handler + " " + g.Description), Letters: g.Count,
+				All: one.FailedAgain})
+	}
+	return err
+}
+
+// chosenBy is the address of the list of letters that a campaign chose from.
+func (c *console) chosenBy(r *request, one campaigns.Campaign) string {
+	f := one.Request.Filter
+	if len(one.Request.Seqs) > 0 || r.who("").MaySearch(f, r.privacy) != nil {
+		return ""
+	}
+	f.Statuses = letters.Statuses()
+	return r.link("letters", operate.FilterValues(f))
+}
+
+// inWords is the selection of a campaign, a condition each.
+func (r *request) inWords(of campaigns.Request) (conditions []string) {
+	if n := len(of.Seqs); n > 0 {
+		return []string{say("%s letter, chosen one by one|%s letters, chosen one by one", n)}
+	}
+	form := r.filterForm("letters", operate.FilterValues(of.Filter))
+	for _, one := range form.Chips {
+		if !r.offers(one.Name) {
+			one.Value = "hidden"
+		}
+		conditions = append(conditions, one.Label+": "+one.Value)
+	}
+	if form.MoreChips > 0 {
+		conditions = append(conditions, say("%s more", form.MoreChips))
+	}
+	if len(conditions) == 0 {
+		conditions = append(conditions, "all letters")
+	}
+	if of.Filter.MaxSeq > 0 {
+		conditions = append(conditions, say("up to letter %s", int(of.Filter.MaxSeq)))
+	}
+	return conditions
+}
+
+// settingsOfRequest are what a request says beside its selection and its edit.
+func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
+	add := func(name, value string, set bool) {
+		if set {
+			lines = append(lines, settingLine{settingLabels[name], value})
+		}
+	}
+	add("to", r.To, r.To != "")
+	add("first-stage", "yes", r.FirstStage)
+	add("handle-again", "yes", r.HandleAgain)
+	add("max", grouped(r.Max), r.Max > 0)
+	add("canary", grouped(r.Canary), r.Canary > 0)
+	add("canary-wait", age(r.CanaryWait), r.Canary > 0)
+	add("stop-at", strconv.FormatFloat(100*r.StopAt, 'g', 4, 64), r.StopAt < 1)
+	add("stop-after", grouped(r.StopAfter), r.StopAt < 1)
+	add("resume-after", age(r.ResumeAfter), r.ResumeAfter > 0)
+	add("concurrency", grouped(r.Concurrency), r.Concurrency > 1)
+	return lines
+}
+
+// action is something that can be done with a campaign.
+type action struct {
+	operate.Steering
+	Link string
+}
+
+// actions are what the person may do with a campaign in the state that it has.
+func (c *console) actions(r *request, one campaigns.Campaign) (all []action) {
+	for _, s := range r.who("").Can(one) {
+		all = append(all, actionOf(r, s, one.ID))
+	}
+	return all
+}
+
+func actionOf(r *request, s operate.Steering, campaign string) action {
+	return action{s, r.link("campaigns/"+campaign+"/"+s.Name, nil)}
 }

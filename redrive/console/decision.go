@@ -1,10 +1,14 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -199,4 +203,123 @@ func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key
 	}
 	view.Hidden = hidden(s.Values())
 	return answer{status: p.status, page: "decision", title: d.Title, view: view}, nil
+}
+
+// The settings that a form begins with. A person sees them, with the reason, and may take them away: a campaign that is
+// started in a hurry goes at a rate, and tries some letters first if there are many.
+const (
+	usualRate   = 20
+	fastRate    = 100 // for so many letters that the usual rate would take hours
+	usualCanary = 10
+	largeCanary = 100 // tells more of a million letters, and is as quickly over
+	fewLetters  = 20
+)
+
+// carefully is the rate and the canary for n letters.
+func carefully(n operate.Number) (rate, canary string) {
+	switch {
+	case !n.Known(): // counting takes long, so there are many
+		return strconv.Itoa(usualRate), strconv.Itoa(largeCanary)
+	case n.N() <= fewLetters:
+		return strconv.Itoa(usualRate), ""
+	}
+	return strconv.Itoa(min(max(usualRate, n.N()/3600), fastRate)), strconv.Itoa(min(max(usualCanary, n.N()/100), largeCanary))
+}
+
+func newSettings(n operate.Number) campaignForm {
+	s := campaignForm{Key: watermill.NewUUID()}
+	s.Rate, s.Canary = carefully(n)
+	return s
+}
+
+// care says what the rate and the canary do for n letters, and what it means to be without them.
+func (s *campaignForm) care(n operate.Number) string {
+	few := n.Known() && n.N() <= fewLetters
+	first := "Without a canary all go, until too many have failed again."
+	switch {
+	case s.Canary != "":
+		first = say("%s go first. If too many of these fail again, the campaign pauses, and the others stay as they are.",
+			s.Canary)
+	case few:
+		first = "So few letters need no canary."
+	}
+	if s.Rate == "" {
+		return first + " Without a rate they go as fast as the workers can."
+	}
+	return first + " The rate spares what their handlers call."
+}
+
+// changed takes the rate and the canary away, or brings the careful ones back, as a button asks.
+func (s *campaignForm) changed(button string, n operate.Number) {
+	switch button {
+	case "free":
+		s.Rate, s.Canary = "", ""
+	case "careful":
+		s.Rate, s.Canary = carefully(n)
+	}
+}
+
+// held is who works on letters of a selection, or is about to.
+type held struct {
+	operate.Held
+	Campaigns []heldBy
+	Slow      bool // it was not found out in time
+}
+
+// heldBy is a campaign with letters of a selection.
+type heldBy struct {
+	Letters                     int
+	Link, ID, State, By, Reason string
+}
+
+// heldOf says who has letters of a selection.
+func (c *console) heldOf(r *request, s operate.Selection) (h held, err error) {
+	ctx, cancel := context.WithTimeout(r.http.Context(), careful*c.counting)
+	defer cancel()
+	h.Held, err = c.desk.Held(ctx, s)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil {
+		return held{Slow: true}, nil
+	}
+	for _, by := range h.Held.Campaigns {
+		h.Campaigns = append(h.Campaigns, heldBy{by.Letters, r.link("campaigns/"+by.ID, nil), by.ID,
+			operate.StateWords(by.State), by.Request.By, by.Request.Reason})
+	}
+	return h, err
+}
+
+// happened says who did what to the letters of a selection that an action found changed, for the one who came second.
+// It says nothing if that is not known.
+func (c *console) happened(r *request, s operate.Selection) string {
+	h, err := c.desk.Happened(r.http.Context(), s)
+	switch {
+	case err != nil:
+		c.log(r, err)
+		return ""
+	case h.Gone:
+		return "They are not there any more: they were purged."
+	case h.Various:
+		return "Different things happened to them: the list of the letters has who did what."
+	case h.LeasedBy != "":
+		return say("A program works on them now: %s.", c.plain(h.LeasedBy))
+	case h.MarkedAt.IsZero():
+		return ""
+	case h.Marked.Reason == "":
+		return say("The state is now: %s, by %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By))
+	}
+	return say("The state is now: %s, by %s, for this reason: %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By),
+		c.plain(h.Marked.Reason))
+}
+
+// happenedUnless is happened, unless a reason is known already.
+func (c *console) happenedUnless(r *request, s operate.Selection, known bool) string {
+	if known {
+		return ""
+	}
+	return c.happened(r, s)
+}
+
+// plain is a value of a message, or of a person, within a text.
+func (c *console) plain(s string) string {
+	line, _ := c.shown(s, maxShown)
+	return line
 }

@@ -3,12 +3,17 @@ package console
 import (
 	"bytes"
 	"crypto/sha256"
+	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"html/template"
 	"io"
+	"io/fs"
 	"net/http"
+	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate/packed"
@@ -172,4 +177,99 @@ func sendFile(w http.ResponseWriter, r *request, f *file) error {
 func tagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:12]) + `"`
+}
+
+//go:embed templates/*.html
+var templates embed.FS
+
+//go:embed static/style.css
+var style []byte
+
+//go:embed static/script.js
+var script []byte
+
+//go:embed static/icon.svg
+var icon []byte
+
+// The names of the static files change with their bytes, so that browsers keep each for good.
+var (
+	styleName  = "style." + hashOf(style) + ".css"
+	scriptName = "script." + hashOf(script) + ".js"
+	iconName   = "icon." + hashOf(icon) + ".svg"
+)
+
+func hashOf(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:8])
+}
+
+// static answers with a style, a script or an icon. They are the same for everyone.
+func (c *console) static(r *request) (answer, error) {
+	var f file
+	var content []byte
+	switch r.http.PathValue("file") {
+	case styleName:
+		f.kind, content = "text/css; charset=utf-8", style
+	case scriptName:
+		f.kind, content = "text/javascript; charset=utf-8", script
+	case iconName:
+		f.kind, content = "image/svg+xml", icon
+	default:
+		return answer{}, noPage()
+	}
+	if f.cached = true; packed.Takes(r.http) {
+		f.gzip, content = true, packed.Gzip(content)
+	}
+	f.size = int64(len(content))
+	f.write = func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(content))
+		return err
+	}
+	return answer{file: &f}, nil
+}
+
+// parse reads the templates: each page has the layout and the parts.
+func (c *console) parse() (map[string]*template.Template, error) {
+	common, err := template.New("").Funcs(c.functions()).ParseFS(templates, "templates/layout.html",
+		"templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	names, err := fs.Glob(templates, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := make(map[string]*template.Template)
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".html")
+		if page == "layout" || page == "parts" {
+			continue
+		}
+		clone, err := common.Clone()
+		if err == nil {
+			clone, err = clone.ParseFS(templates, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the page %s: %w", page, err)
+		}
+		pages[page] = clone
+	}
+	return pages, nil
+}
+
+// awaitBody gives the body of a request the time of a request to arrive: a client that sends it byte by byte would
+// hold its connection for ever, also if nothing reads the body, because a server reads what is left of it before it
+// answers. The time of the server itself stays, if it is shorter. The returned function is called when all of the body
+// was read: what happens to the connection from then on does not end the request.
+func (c *console) awaitBody(w http.ResponseWriter, hr *http.Request) (arrived func()) {
+	if hr.Body == nil || hr.Body == http.NoBody {
+		return func() {}
+	}
+	timeout := c.timeout
+	if server, ok := hr.Context().Value(http.ServerContextKey).(*http.Server); ok && server.ReadTimeout > 0 {
+		timeout = min(timeout, server.ReadTimeout)
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(timeout)) // a writer that cannot has no connection of its own
+	return func() { _ = connection.SetReadDeadline(time.Time{}) }
 }

@@ -1,8 +1,10 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"html/template"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/text/printable"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // maxShown is how many characters of a value a page shows, if its template names no other number.
@@ -168,3 +171,67 @@ func colour(series int) string { return "s" + strconv.Itoa(series) }
 
 // id is a Seq as addresses have it.
 func id(seq int64) string { return strconv.FormatInt(seq, 10) }
+
+// fieldExact is the field of an address that asks for a number, however long it takes.
+const fieldExact = "exact"
+
+// patience is how long a page waits for a number that a person decides by: longer than a list does, and longest if the
+// person asks.
+func (c *console) patience(r *request, usual time.Duration) time.Duration {
+	if r.query.Get(fieldExact) != "" {
+		return c.timeout / 4
+	}
+	return usual
+}
+
+// careful is how much longer than a list the page of a decision waits for a number.
+const careful = 10
+
+// chosen counts the letters of a selection that are there now, for a decision about them.
+func (c *console) chosen(r *request, s operate.Selection) operate.Number {
+	return c.chosenWithin(r, s, careful*c.counting)
+}
+
+// chosenWithin counts the letters of a selection that are there now, if that does not take longer.
+func (c *console) chosenWithin(r *request, s operate.Selection, usual time.Duration) operate.Number {
+	ctx, cancel := context.WithTimeout(r.http.Context(), c.patience(r, usual))
+	defer cancel()
+	return c.desk.Count(ctx, s)
+}
+
+// numberOf counts what a filter chooses, if that does not take long.
+func (c *console) numberOf(r *request, f letters.Filter) operate.Number {
+	return c.chosen(r, operate.Selection{Filter: f})
+}
+
+// exactLink is the address of a page that counts, however long it takes.
+func (r *request) exactLink(path string, q url.Values) string {
+	return r.link(path, merged(q, url.Values{fieldExact: {"1"}}))
+}
+
+// act is a link to the page that asks before something is done with all letters of a cause.
+type act struct{ Label, Link, Class string }
+
+// acts are what the person can do with n letters that a filter chooses. The label of one that takes not all of them says
+// no number.
+func (c *console) acts(r *request, f letters.Filter, n int) (acts []act) {
+	if n == 0 || f.MaxSeq == 0 {
+		return nil
+	}
+	to := operate.Selection{Filter: f, Number: n}.Values()
+	add := func(name, word, class string, from []letters.Status) {
+		takes, all := operate.Among(f.Statuses, from)
+		if !takes || !c.can(r.person, name) {
+			return
+		}
+		one := act{word, r.link(name, to), class}
+		if all {
+			one.Label = word + " " + grouped(n)
+		}
+		acts = append(acts, one)
+	}
+	add("redrive", "Redrive", "", operate.Redrivable)
+	add(restores.Name, restores.Title, "", restores.From)
+	add(discards.Name, discards.Title, "danger", discards.From)
+	return acts
+}

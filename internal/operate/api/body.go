@@ -1,12 +1,15 @@
 package api
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -82,4 +85,112 @@ func quoted(text string) string {
 		return "missing"
 	}
 	return `"` + boundedtext.Text(text, 100) + `"`
+}
+
+const keyHeader = "Idempotency-Key"
+
+// keyOf is the Idempotency-Key of a request: a UUID, with quotes or without. The record of what a request did has its
+// key, so a request that is sent twice, to whatever instance, takes effect once.
+func keyOf(h http.Header) (string, error) {
+	sent := h.Values(keyHeader)
+	if len(sent) != 1 || strings.TrimSpace(sent[0]) == "" {
+		return "", &operate.Problem{Status: http.StatusBadRequest, Type: operate.ProblemKeyMissing,
+			Title: "The Idempotency-Key is missing",
+			Detail: "Send one header Idempotency-Key with a new UUID, and the same " +
+				"UUID if you send the request again. Then it takes effect once. Nothing was changed."}
+	}
+	key := strings.ToLower(strings.Trim(strings.TrimSpace(sent[0]), `"`))
+	if !isUUID(key) {
+		return "", &operate.Wrong{Field: keyHeader, Why: `is "` + boundedtext.Text(sent[0], 100) + `": use a UUID`,
+			Value: boundedtext.Text(sent[0], 100), Remedy: "use a UUID such as 8e03978e-40d5-43e8-bc93-6894a57f9324"}
+	}
+	return key, nil
+}
+
+func isUUID(text string) bool {
+	if len(text) != 36 {
+		return false
+	}
+	for i, char := range text {
+		hyphen := i == 8 || i == 13 || i == 18 || i == 23
+		if hyphen != (char == '-') || !hyphen && (char < '0' || char > '9') && (char < 'a' || char > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	usualLimit = 100
+	mostLimit  = 1000
+)
+
+// limit is how many rows a request asks for.
+func limit(q url.Values, most int) (int, error) {
+	typed := q.Get("limit")
+	if typed == "" {
+		return min(usualLimit, most), nil
+	}
+	n, err := strconv.Atoi(typed)
+	if err != nil || n < 1 || n > most {
+		return 0, operate.WrongValue("limit", typed, "use a number from 1 to "+strconv.Itoa(most))
+	}
+	return n, nil
+}
+
+// A cursor is the place behind the last row of a page. Programs send it back as it is: what it says may change.
+func cursor(list string, place ...string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(list + " " + strings.Join(place, " ")))
+}
+
+// place reads a cursor of a list. Without a cursor there is none.
+func place(q url.Values, list string, parts int) ([]string, error) {
+	typed := q.Get("cursor")
+	if typed == "" {
+		return nil, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(typed)
+	fields := strings.Split(string(text), " ")
+	if err != nil || len(fields) != parts+1 || fields[0] != list {
+		return nil, badCursor(typed)
+	}
+	return fields[1:], nil
+}
+
+// seqPlace reads a cursor that is a number, or the number that a person saw.
+func seqPlace(q url.Values, list string) (int64, error) {
+	if typed := q.Get("after"); typed != "" {
+		n, err := strconv.ParseInt(typed, 10, 64)
+		if err != nil || n < 1 || q.Get("cursor") != "" {
+			return 0, operate.WrongValue("after", typed, "use a number from 1 on, without a cursor")
+		}
+		return n, nil
+	}
+	parts, err := place(q, list, 1)
+	if err != nil || parts == nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil || n < 1 {
+		return 0, badCursor(q.Get("cursor"))
+	}
+	return n, nil
+}
+
+func seqCursor(list string, n int64) string { return cursor(list, strconv.FormatInt(n, 10)) }
+
+func badCursor(typed string) error {
+	return operate.WrongValue("cursor", typed, "use next of the page before, with the same list, or begin without a cursor")
+}
+
+// order reports whether a list is turned around.
+func order(q url.Values, usual string) (newest bool, err error) {
+	switch typed := q.Get("order"); typed {
+	case "":
+		return usual == "newest", nil
+	case "newest", "oldest":
+		return typed == "newest", nil
+	default:
+		return false, operate.WrongValue("order", typed, "use oldest or newest")
+	}
 }

@@ -163,9 +163,9 @@ func (f *Front) check(c *Call, of Route, methods []string) (err error) {
 	case of.Method == "":
 		return refuse(http.StatusNotFound, operate.ProblemNoRoute, "Not found", "There is nothing at this address.")
 	case f.Origin(c.HTTP) != nil:
-		return refuse(http.StatusForbidden, operate.ProblemCrossSite, "The request came from another site",
-			"Nothing was changed. If this is your console behind a proxy that changes the Host header, add the origin to "+
-				"console.Config.TrustedOrigins.")
+		return &Refusal{http.StatusForbidden, operate.ProblemCrossSite, "The request came from another site",
+			"Nothing was changed. If this is your console behind a proxy that changes the Host header, add the origin to " +
+				"console.Config.TrustedOrigins.", boundedtext.Text("Origin: "+c.HTTP.Header.Get("Origin")+", Host: "+c.HTTP.Host, 500), ""}
 	case c.Person.Right < of.Right:
 		return &Refusal{http.StatusForbidden, operate.ProblemForbidden, notAllowed, fmt.Sprintf(
 			"This needs the right to %s. You have the right to %s.", of.Right, c.Person.Right), c.Note, ""}

@@ -2,7 +2,11 @@ package command
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -144,5 +148,109 @@ func (a *app) exportCSV(ctx context.Context, chosen *choice) error {
 		return w.Error()
 	}
 	a.screen.Note("exported %s", several(n, "letter"))
+	return nil
+}
+
+// importReport is what import did.
+type importReport struct {
+	Imported int `json:"imported"`
+	Skipped  int `json:"skipped"`
+}
+
+func (a *app) imports() *cobra.Command {
+	var any, yes bool
+	cmd := &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Store letters that export wrote",
+		Long: `import stores the letters of a file of JSON lines; - is the standard input. An imported letter waits. A letter that is in the
+store already is not stored twice, and the record counts that it was seen again. Letters that were not waiting when they were
+exported are skipped, because a redrive would bring them back a second time; --any-status stores them too.
+
+With --keys, letters that are not sealed are sealed with the first key. Sealed ones stay as they are.
+
+The whole file is checked before the first letter is stored.`,
+		Example: `  redrive import letters.jsonl
+  redrive export --db $OLD | redrive import - --db $NEW --yes`,
+		Args: arguments(1, 1, "a file, or - for the standard input"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			records, report, err := a.records(args[0], any)
+			if err != nil {
+				return err
+			}
+			store, err := a.emptyStore(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(records) == 0 {
+				return none("no letter of the file waits: --any-status stores the others too")
+			}
+			if !yes {
+				if err := a.screen.Confirm("import %s into %s?", several(len(records), "letter"),
+					a.owner()); err != nil {
+					return err
+				}
+			}
+			err = a.importAll(cmd, store, records, &report)
+			if a.json {
+				return errors.Join(err, a.screen.JSON(report))
+			}
+			a.screen.Line("imported %s, skipped %d", several(report.Imported, "letter"), report.Skipped)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&any, "any-status", false, "also letters that were redriven, discarded, refused or quarantined")
+	a.clearFlag(cmd.Flags())
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// records reads and checks the whole file.
+func (a *app) records(path string, any bool) (records []archive.Record, report importReport, err error) {
+	in := a.process.In
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, report, wrong("%w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	lines := bufio.NewReader(in)
+	for number := 1; ; number++ {
+		line, readErr := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			err := readable(line)
+			var r archive.Record
+			if err == nil {
+				r, err = archive.Parse(line)
+			}
+			if err != nil {
+				return nil, report, wrong("%s, line %d: %w", path, number, err)
+			}
+			if r.Status == letters.StatusWaiting || any {
+				records = append(records, r)
+			} else {
+				report.Skipped++
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			return records, report, nil
+		}
+		if readErr != nil {
+			return nil, report, readErr
+		}
+	}
+}
+
+func (a *app) importAll(cmd *cobra.Command, store *letters.Store, records []archive.Record,
+	report *importReport) error {
+	for _, r := range records {
+		msg := r.Message()
+		msg.SetContext(cmd.Context())
+		if err := store.Publish(r.DeadLetterTopic, msg); err != nil {
+			return err
+		}
+		report.Imported++
+	}
 	return nil
 }

@@ -7,7 +7,13 @@ import (
 	"strings"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // lettersTables are the components of the store of dead letters.
@@ -110,4 +116,142 @@ func (a *app) brokerOf(ctx context.Context, address string) (*connect.Broker, er
 	}
 	a.closers = append(a.closers, broker.Close)
 	return broker, nil
+}
+
+// desk is where a person works: the API of a console, or the same API in this process, on a database. Service says whose
+// letters they are, and what the person may do.
+type desk struct {
+	*apiclient.Client
+	Service operate.ServiceData
+	bare    *apiclient.Client // masks nothing, on a database
+}
+
+// desk opens the letters of the service, and its campaigns if there are some.
+func (a *app) desk(ctx context.Context) (*desk, error) {
+	if a.settings.url != "" {
+		return a.remote(ctx)
+	}
+	db, err := a.database(ctx)
+	if err != nil {
+		return nil, err
+	}
+	store, err := a.storeOn(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	var all *campaigns.Campaigns
+	if err = connect.Require(ctx, db, campaignTables); err == nil {
+		all, err = campaigns.New(ctx, store, campaigns.Config{Shared: settings.Shared{Logger: a.logger()}})
+	}
+	if err != nil && !errors.Is(err, connect.ErrMissing) {
+		return nil, err
+	}
+	return a.here(store, all), nil
+}
+
+// here is the API on a database, in this process.
+func (a *app) here(store *letters.Store, all *campaigns.Campaigns) *desk {
+	client := func(masks *privacy.Redactor) *apiclient.Client {
+		on := &operate.Desk{Store: store, Campaigns: all, Masks: masks}
+		return apiclient.Here(api.Local(on, a.settings.by), "redrive "+version())
+	}
+	return &desk{Client: client(a.privacy), bare: client(privacy.None())}
+}
+
+// campaignDesk opens the letters and the campaigns of the service. Looking makes no tables; create makes them if they
+// are not there.
+func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Config) (*desk, error) {
+	if a.settings.url != "" {
+		return a.remote(ctx)
+	}
+	all, store, err := a.openCampaigns(ctx, create, config)
+	if err != nil {
+		return nil, err
+	}
+	return a.here(store, all), nil
+}
+
+// sequenceDesk opens the keys whose messages wait, and the record.
+func (a *app) sequenceDesk(ctx context.Context) (*desk, error) {
+	if a.settings.url != "" {
+		return a.remote(ctx)
+	}
+	if _, err := a.parkedIn(ctx); err != nil {
+		return nil, err
+	}
+	store, err := a.emptyStore(ctx)
+	return a.here(store, nil), err
+}
+
+// apiFlags are what errors call the settings of an API.
+var apiFlags = apiclient.Names{URL: "--url", TokenFile: "--token-file"}
+
+// remote opens the API of the settings. Its service is the service.
+func (a *app) remote(ctx context.Context) (*desk, error) {
+	s := &a.settings
+	for name, why := range map[string]string{
+		"by":   "the API knows who you are by your token, and writes that down",
+		"keys": "the server opens sealed letters, if it has their keys; --db opens them here",
+	} {
+		if s.given(name) {
+			return nil, wrong("--%s is not for an API: %s", name, why)
+		}
+	}
+	client, err := apiclient.New(apiclient.Config{URL: s.url, TokenFile: s.tokenFile, CA: s.ca, Names: apiFlags,
+		Program: "redrive " + version(), MostRead: 64 << 20})
+	d := &desk{Client: client}
+	if err == nil {
+		a.closers = append(a.closers, d.Close)
+		d.Service, err = client.Open(ctx)
+	}
+	if errors.Is(err, apiclient.ErrConfig) {
+		err = coded{err, exitWrong}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.service != "" && s.service != d.Service.Service && s.given("service") {
+		return nil, wrong("--service is %q, and this API has the letters of %q: leave it out, or choose another --url",
+			s.service, d.Service.Service)
+	}
+	s.service = d.Service.Service
+	return d, nil
+}
+
+// deskOn is where this run works on letters of a database, and on campaigns if it has some.
+func (a *app) deskOn(store *letters.Store, all *campaigns.Campaigns) *operate.Desk {
+	return &operate.Desk{Store: store, Campaigns: all, Masks: a.privacy}
+}
+
+// person is who runs the command, and why. A person with the password of the database may do all. A server knows
+// better.
+func (a *app) person(reason string) operate.Person {
+	return operate.Person{Name: a.settings.by, Reason: reason, Right: operate.Approve}
+}
+
+// masked is a campaign as it may be shown.
+func (a *app) masked(c campaigns.Campaign) campaigns.Campaign { return a.deskOn(nil, nil).Campaign(c) }
+
+// openCampaigns opens the campaigns of a database.
+func (a *app) openCampaigns(ctx context.Context, create bool,
+	config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
+	db, err := a.database(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := a.storeOn(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := connect.Require(ctx, db, campaignTables); err != nil {
+		if !errors.Is(err, connect.ErrMissing) {
+			return nil, nil, err
+		}
+		if !create {
+			return nil, nil, none("there is no campaign: none was ever started in this database")
+		}
+	}
+	config.Logger = a.logger()
+	all, err := campaigns.New(ctx, store, config)
+	return all, store, err
 }

@@ -1,15 +1,19 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
@@ -213,3 +217,44 @@ func arguments(least, most int, want string) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// release is the version of a binary of make release, which is built in a tree and so has none of its module.
+var release string
+
+// version is that of this program, and of the Go that built it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return cmp.Or(release, "of an unknown version")
+	}
+	return cmp.Or(release, info.Main.Version, "(devel)") + ", " + info.GoVersion
+}
+
+// man writes manual pages, for those who package the command.
+func (a *app) man() *cobra.Command {
+	return &cobra.Command{
+		Use: "man FOLDER", Short: "Write the manual pages into a folder", Hidden: true,
+		Args: arguments(1, 1, "a folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			return doc.GenManTree(root, &doc.GenManHeader{Title: "REDRIVE", Section: "1", Source: "Spillway"}, args[0])
+		},
+	}
+}
+
+// logger prints the errors of clients as notes, and nothing else.
+func (a *app) logger() watermill.LoggerAdapter { return noteLogger{a.screen} }
+
+type noteLogger struct{ screen *screen.Screen }
+
+func (l noteLogger) Error(msg string, err error, _ watermill.LogFields) {
+	l.screen.Note("%s: %v", msg, err)
+}
+func (noteLogger) Info(string, watermill.LogFields)                   {}
+func (noteLogger) Debug(string, watermill.LogFields)                  {}
+func (noteLogger) Trace(string, watermill.LogFields)                  {}
+func (l noteLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
