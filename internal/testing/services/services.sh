@@ -84,15 +84,13 @@ listens() { (: <>"/dev/tcp/127.0.0.1/$(of "$1" port)") 2>/dev/null; }
 
 mark() { echo "SPILLWAY_SERVICE=$base/$1"; }
 
-# processes SERVER: the pids of all its processes. PostgreSQL's children overwrite their environment: hence the parents.
+# processes SERVER: the pids of all its processes. PostgreSQL's children overwrite their environment: they are known by
+# their folder, also when their parent is gone, and one that was forked while we looked is found the next time.
 processes() {
-  local marked
-  marked=$(grep -lsxzF "$(mark "$1")" /proc/[0-9]*/environ | tr -dc '0-9\n') || true
-  [[ -n $marked ]] || return 0
   {
-    echo "$marked"
-    grep -lsxE "PPid:[[:space:]]+($(tr '\n' '|' <<<"$marked" | sed 's/|$//'))" /proc/[0-9]*/status | tr -dc '0-9\n' || true
-  } | sort -nu
+    grep -lsxzF "$(mark "$1")" /proc/[0-9]*/environ
+    find /proc/[0-9]*/cwd -maxdepth 0 -lname "*$base/$1/data" 2>/dev/null
+  } | tr -dc '0-9\n' | sort -nu || true
 }
 
 # main_pid SERVER: the process that takes the signal to stop, or nothing.

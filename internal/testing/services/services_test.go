@@ -1,15 +1,20 @@
 package services
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/goleak"
 )
 
@@ -198,6 +203,39 @@ func TestFaults(t *testing.T) {
 	Kill(t, "postgres")
 	answers(false)
 	Start(t, "postgres")
+
+	// A backend whose parent is gone is of this server too: while it lives, PostgreSQL does not start. It may have been forked
+	// while kill listed what to kill.
+	conn, err := pgconn.Connect(t.Context(), servers[3].ours())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	busy.Go(func() { _ = conn.Exec(asked, "SELECT count(*) FROM generate_series(1, 1000000000)").Close() })
+	other, err := pgconn.Connect(t.Context(), servers[3].ours())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for active := "0"; active != "1"; time.Sleep(10 * time.Millisecond) {
+		results, err := other.Exec(t.Context(),
+			fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid = %d", conn.PID())).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		active = string(results[0].Rows[0][0])
+	}
+	parent, err := os.ReadFile(filepath.Join(folder, "postgres.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(string(parent)))
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	Start(t, "postgres")
+	cancel()
+	busy.Wait()
 	answers(true)
 
 	// A server that does not come back with its data must fail the test, not come back empty; "up" may start anew.
