@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 )
 
 // limits bound what a letter adds to the original message, in bytes of keys and values.
@@ -181,7 +182,8 @@ const (
 )
 
 // pack keeps the id and the metadata of the original that a transport with headers like those of HTTP would change or
-// lose, in half of what is left of the budget. They also stay where they are, apart from orders to a NATS server.
+// lose, in half of what is left of the budget. They also stay where they are, apart from orders to a NATS server, until
+// a publisher refuses them (offer).
 func (w *writer) pack(original *message.Message) {
 	endangered := message.Metadata{}
 	for key, value := range original.Metadata {
@@ -202,6 +204,28 @@ func (w *writer) pack(original *message.Message) {
 			delete(w.to, key)
 		}
 	}
+}
+
+// offer publishes messages. One that pub refuses for what it carries is offered once more, without what is packed in it.
+func offer(pub message.Publisher, topic string, messages ...*message.Message) error {
+	err := pub.Publish(topic, messages...)
+	if err != nil && len(messages) == 1 && destination.IsRefused(err) && leavePacked(messages[0]) {
+		err = pub.Publish(topic, messages...)
+	}
+	return err
+}
+
+// leavePacked removes the metadata that are packed too, and reports whether there were any.
+func leavePacked(msg *message.Message) bool {
+	l := Letter{Original: message.NewMessage("", nil)}
+	l.unpack(msg.Metadata[KeyOriginalMetadata])
+	before := len(msg.Metadata)
+	for key, value := range l.Original.Metadata {
+		if msg.Metadata[key] == value {
+			delete(msg.Metadata, key)
+		}
+	}
+	return len(msg.Metadata) < before
 }
 
 // unpackInto restores the id and the metadata of a message that comes out of a retry stage.

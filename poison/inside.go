@@ -29,6 +29,10 @@ func (letters) ProducerMetadata(metadata message.Metadata) message.Metadata {
 	return producerMetadata(metadata)
 }
 
+func (letters) Publish(pub message.Publisher, topic string, messages ...*message.Message) error {
+	return offer(pub, topic, messages...)
+}
+
 func (letters) StageOf(msg *message.Message) deadletter.Stage { return stageOf(msg) }
 
 func (letters) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {

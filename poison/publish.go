@@ -162,7 +162,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		err := q.traced().PublishMasked(context.WithoutCancel(ctx), q.operation(ctx, sink, l, attempt), q.shown,
 			func(in context.Context, trace string) error {
 				msg := encoded(in, trace, steps[sizeRefusals])
-				return safecall.Call("publisher", func() error { return sink.Publisher.Publish(sink.Topic, msg) })
+				return safecall.Call("publisher", func() error { return offer(sink.Publisher, sink.Topic, msg) })
 			})
 		if err == nil {
 			return forNow, nil

@@ -110,8 +110,15 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 		return errMisnamed
 	}
 	return s.traced(c, to, failure, number, s.config.Publisher, msg, func() error {
-		return safecall.Call("publisher", func() error { return s.config.Publisher.Publish(to.topic, msg) })
+		return safecall.Call("publisher", func() error { return s.publisher.Publish(to.topic, msg) })
 	})
+}
+
+// packing is a publisher that leaves what a broker refuses to what is packed in the message.
+type packing struct{ message.Publisher }
+
+func (p packing) Publish(topic string, messages ...*message.Message) error {
+	return poison.Inside().Publish(p.Publisher, topic, messages...)
 }
 
 var (

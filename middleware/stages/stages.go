@@ -31,12 +31,13 @@ type (
 type Stages struct {
 	link
 	owned
-	queue  *poison.Queue
-	inside deadletter.Inside // of queue
-	config Config
-	active []Stage
-	relay  *delayed.Relay       // of a Store
-	life   *lifecycle.Lifecycle // of the relay
+	queue     *poison.Queue
+	inside    deadletter.Inside // of queue
+	config    Config
+	publisher packing // Config.Publisher
+	active    []Stage
+	relay     *delayed.Relay       // of a Store
+	life      *lifecycle.Lifecycle // of the relay
 
 	sink     *outage.Dependency // of the publisher or the store
 	refusals refusals
@@ -65,11 +66,12 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	}
 	s := &Stages{queue: queue, inside: queue.Inside(), config: config, active: config.active(),
 		refusals: newRefusals(), handlers: make(map[string]*handler)}
+	s.publisher = packing{config.Publisher}
 	s.link = chain.LinkOf(s.step)
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delayed.NewRelay(config.Store.Inside(), config.Publisher,
+		relay, err := delayed.NewRelay(config.Store.Inside(), s.publisher,
 			delayed.RelayConfig{GiveUp: s.giveUp,
 				Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
 		if err != nil {

@@ -22,6 +22,9 @@ type Letters interface {
 	// writers are removed only from a letter: a count of attempts alone, as in a message on its way through retry
 	// topics, stays, and so does RabbitMQ's x-death.
 	ProducerMetadata(metadata message.Metadata) message.Metadata
+	// Publish publishes messages through pub. One that pub refuses for what it carries is offered once more, without the
+	// metadata that are packed in it.
+	Publish(pub message.Publisher, topic string, messages ...*message.Message) error
 	// StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
 	// verified.
 	StageOf(msg *message.Message) Stage

@@ -233,10 +233,12 @@ const (
 	Cut
 	// Lost is an error of a connection that was lost, and does not say when.
 	Lost
+	// Refuses is an error of a client or marshaler that refuses a message for its metadata.
+	Refuses
 )
 
 // textRow is what a sentinel of another module says. For Away and Passes the text must be all that the error says, or
-// begin it if start is set. For AwayForUs and Unconnected it is anywhere in what the error says, and for Cut and Lost
+// begin it if start is set. For AwayForUs, Unconnected and Refuses it is anywhere in what the error says, and for Cut and Lost
 // at the end, or at the beginning if start is set.
 type textRow struct {
 	of, text string
@@ -262,6 +264,8 @@ var textRows = []textRow{
 	{"github.com/nats-io/nats.go", "nats: connection closed", false, Away | AwayForUs},
 	{"github.com/nats-io/nats.go", "nats: outbound buffer limit exceeded", false, Away}, // while it reconnects
 	{"github.com/nats-io/nats.go", "nats: timeout", false, AwayForUs},
+	{"github.com/nats-io/nats.go", "nats: message could not decode headers", false, Refuses}, // since v1.53 it refuses names
+	{watermillPath + "-kafka", "is reserved by watermill for message UUID", false, Refuses},  // and watermill-redisstream
 	{"github.com/redis/go-redis", "redis: client is closed", false, Away},
 	{"github.com/redis/go-redis", "redis: connection pool timeout", false, AwayForUs},
 	// of sony/gobreaker, so of Watermill's CircuitBreaker, and of eapache/go-resiliency
@@ -285,7 +289,7 @@ func Says(text string, m Meaning) bool {
 
 func (r *textRow) is(text string, m Meaning) bool {
 	switch {
-	case m == AwayForUs || m == Unconnected:
+	case m == AwayForUs || m == Unconnected || m == Refuses:
 		return strings.Contains(text, r.text)
 	case r.start:
 		return strings.HasPrefix(text, r.text)

@@ -202,6 +202,9 @@ func TestFactTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = db.Close()
+	odd := message.NewMessage("1", nil)
+	odd.Metadata.Set(kafka.UUIDHeaderKey, "2")
+	_, reserved := kafka.DefaultMarshaler{}.Marshal("x", odd)
 	for _, row := range []struct {
 		err   error
 		means Meaning
@@ -216,8 +219,9 @@ func TestFactTexts(t *testing.T) {
 		{sarama.ErrClosedClient, Away | AwayForUs},
 		{sarama.ErrNotConnected, AwayForUs | Lost},
 		{sarama.ErrShuttingDown, AwayForUs},
+		{reserved, Refuses},
 	} {
-		for m := Away; m <= Lost; m <<= 1 {
+		for m := Away; m <= Refuses; m <<= 1 {
 			if row.err == nil || Says(row.err.Error(), m) != (row.means&m != 0) {
 				t.Errorf("%v: %b. Look at what it says now, and correct its row", row.err, m)
 			}

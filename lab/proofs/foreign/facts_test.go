@@ -99,6 +99,7 @@ func TestFactTexts(t *testing.T) {
 		"nats: connection closed":                   nats.ErrConnectionClosed,
 		"nats: outbound buffer limit exceeded":      nats.ErrReconnectBufExceeded,
 		"nats: timeout":                             nats.ErrTimeout,
+		"nats: message could not decode headers":    nats.ErrBadHeaderMsg,
 		"redis: client is closed":                   redis.ErrClosed,
 		"redis: connection pool timeout":            redis.ErrPoolTimeout,
 		"circuit breaker is open":                   gobreaker.ErrOpenState,
