@@ -51,6 +51,7 @@ type PublisherConfig struct {
 	maxIdle      time.Duration  // of NewStages; 0 keeps connections and producers
 	linger       time.Duration  // of NewStages: how long a message that is placed aside waits for others
 	topicTimeout time.Duration  // topicTimeout, and less in tests
+	sarama       string         // its version, and others in tests
 }
 
 func (c *PublisherConfig) setDefaults() {
@@ -73,6 +74,9 @@ func (c *PublisherConfig) setDefaults() {
 	if c.topicTimeout == 0 {
 		c.topicTimeout = topicTimeout
 	}
+	if c.sarama == "" {
+		c.sarama = saramaVersion()
+	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
@@ -83,9 +87,9 @@ func (c *PublisherConfig) validate() error {
 	case c.client.Producer.RequiredAcks != sarama.WaitForAll:
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.RequiredAcks is not WaitForAll: a letter that no " +
 			"replica has yet would be lost after its source was acked")
-	case c.client.Producer.Idempotent:
-		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama confirms " +
-			"records that are then nowhere; leave it false")
+	case c.client.Producer.Idempotent && !idempotentKeeps(c.sarama):
+		return fmt.Errorf("wmkafka: PublisherConfig.Sarama.Producer.Idempotent is set: after an error sarama %s confirms "+
+			"records that are then nowhere; leave it false, or use sarama v1.61.1 or later", c.sarama)
 	case c.client.Producer.Transaction.ID != "":
 		return errors.New("wmkafka: PublisherConfig.Sarama.Producer.Transaction.ID is set: the transaction would never be " +
 			"committed; leave it empty")
