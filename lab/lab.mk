@@ -26,6 +26,19 @@ floors: ## the library's tests with the oldest versions that its go.mod allows; 
 	@$(SERVICES) up
 	GOWORK=off $(SERVE) -p 1 ./...
 
+NEWEST     = internal/testing/services/newest.sh
+ROOTS     ?= /var/tmp/spillway-roots
+# A package of these, or some, on the servers of sid; those of RabbitMQ on 4.0 too.
+ON_SID    ?= ./conformance ./pubsub/wmkafka ./pubsub/wmamqp ./pubsub/wmsql ./idempotency/... ./redrive/letters ./internal/sqlstore/... ./lab/proofs/columns
+ON_TRIXIE ?= ./pubsub/wmamqp
+# $(call newest,ROOT,servers,packages): mounts end with the servers, so nothing is left to unmount.
+newest = ( export SPILLWAY_SERVICES_ROOT=$(ROOTS)/$(1) SPILLWAY_SERVICES_FSYNC=off SPILLWAY_ROOTS=$(ROOTS) PATH=$(ROOTS)/sid/outside:$$PATH; \
+  trap '$(SERVICES) down' EXIT; $(SERVICES) fresh $(2) && $(UNRACED) -p 1 -count=1 $(3) )
+.PHONY: test-newest
+test-newest: ## the adapters, the columns and the stores on the servers of today, as root on Debian: RabbitMQ 4.3 and all others of sid, then RabbitMQ 4.0
+	@SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) make && SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) versions
+	@status=0; $(call newest,sid,,$(ON_SID)) || status=1; $(call newest,trixie,rabbitmq,$(ON_TRIXIE)) || status=1; exit $$status
+
 conformance: ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@$(SERVICES) up >&2
 	@SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) .ci/matrix -p 1 -timeout 30m ./conformance ./lab/proofs/columns
