@@ -235,3 +235,12 @@ func TestProducerMetadataAllocatesNothing(t *testing.T) {
 	n := testing.AllocsPerRun(100, func() { _, _ = producerMetadata(metadata), isLetter(msg) })
 	testkit.Check(t, n == 0, "%v allocations", n)
 }
+
+// Decision 29: what a broker and an adapter added to a letter on its way is not of the original.
+func TestAddedIsNotOfTheOriginal(t *testing.T) {
+	msg := message.NewMessage("m", nil)
+	msg.Metadata = message.Metadata{KeyFailureClass: "permanent", "tenant": "acme", "x-acquired-count": "2",
+		"_watermill_amqp_redelivered": "true"}
+	got := Read(msg).Original.Metadata
+	testkit.Check(t, len(got) == 1 && got["tenant"] == "acme" && len(msg.Metadata) == 4, "%v of %v", got, msg.Metadata)
+}

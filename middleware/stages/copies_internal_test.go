@@ -65,6 +65,9 @@ func TestIdentify(t *testing.T) {
 	if plain("a", "b", "c", "d") != plain("c", "d", "a", "b") || plain("a", "b") == plain("a", "c") || plain("a", "bc") == plain("ab", "c") {
 		t.Error("without an entry a message is known by its metadata")
 	}
+	if plain("a", "b") != plain("a", "b", "x-acquired-count", "2", "_watermill_amqp_redelivered", "true") {
+		t.Error("what a broker and an adapter added makes another message of one without an entry")
+	}
 	if _, _, ok := topicOf("t").identify(staged("", "", "p")); ok {
 		t.Error("a message without entry and id is taken for another one")
 	}
