@@ -108,7 +108,7 @@
 //   - A message that waited in its lane for MaxHold ends the channel before its consumer_timeout would. None begins
 //     then, and those that run have half of MaxHold to end.
 //   - With spillway.Config.Ordered, what is parked is looked at with the first message of a channel, and drained in the
-//     same lanes (in_lanes_parked.go). Until then the consumer stands by: package sequence says why it may drain.
+//     same lanes. Until then the consumer stands by: package sequence says why it may drain.
 //
 // # RabbitMQ 4, and time
 //
