@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -120,7 +121,7 @@ func testBreaker(t *testing.T, s *shop) {
 	if !s.api {
 		s.pipe("breaker", "list").wants(t, 1, "not in this database")
 	}
-	store := testkit.Must(breaker.NewStore(t.Context(), s.db, "shop"))
+	store := testkit.Must(sqlshare.NewStore(t.Context(), s.db, "shop"))
 	s.steps([]step{
 		{0, "all messages pass", []string{"breaker", "list"}},
 		{2, "--reason is empty", []string{"breaker", "open", "billing"}},

@@ -33,8 +33,9 @@ type Call struct {
 	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed. Only
 	// package attempt writes it.
 	Trace string
-	// Hold says which failures of this delivery the breaker still holds. Only the breaker writes it.
-	Hold Hold
+	// Doubted means that the breaker lets further attempts of this delivery begin at once, and holds the message only if
+	// an error says away. Only the breaker writes it.
+	Doubted bool
 
 	held   time.Duration
 	stages Stages
@@ -58,18 +59,6 @@ type pair struct{ key, value string }
 
 // KeyRedriveCount is the metadata key that says how often a message was redriven.
 const KeyRedriveCount = "x-redrive-count"
-
-// Hold says which failures of a delivery the breaker holds.
-type Hold uint8
-
-const (
-	// HoldAll is the breaker's usual way.
-	HoldAll Hold = iota
-	// HoldAway means that further attempts begin at once, and are held only if an error says away.
-	HoldAway
-	// HoldNone means that the message seems to be to blame itself: it is not held any more.
-	HoldNone
-)
 
 // Held returns how long parts, or the message's stage, held the message without an attempt. A retry does not count it
 // as time spent. A part that holds the message again counts it against hold.MaxHold.

@@ -40,7 +40,7 @@ var (
 	BreakerGaveUp = event(isError, "breaker_gave_up", "The breaker holds no more messages for an error of unknown "+
 		"meaning: they go on as without a breaker. If the error says that something is away, mark it with classify.Away; if "+
 		"the message is at fault, with classify.Permanent",
-		Handler, Class, "scope", "kind")
+		Handler, Class, "scope")
 	// stop: nothing; the entries expire
 	BreakerNotCleared = event(isError, "breaker_not_cleared", "The store of outages does not answer; outages of this "+
 		"instance count until they expire")

@@ -7,15 +7,16 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // ErrNoOutages is the error of a service whose breakers share nothing in the database of the letters.
 var ErrNoOutages = errors.New("the breakers of this service share no outages in the database of its letters: set " +
-	"Config.Breaker.Store to a store of breaker.NewStore there")
+	"Config.Breaker.Store to a store of sqlshare.NewStore there")
 
 // outages opens what the breakers share. It makes no table.
-func (d *Desk) outages(ctx context.Context) (*breaker.Store, error) {
+func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
 	tables, err := d.Tables(ctx)
 	if err != nil {
 		return nil, err
@@ -24,7 +25,7 @@ func (d *Desk) outages(ctx context.Context) (*breaker.Store, error) {
 		return nil, ErrNoOutages
 	}
 	in := d.Store.Inside()
-	return breaker.NewStore(ctx, in.DB(), in.Service())
+	return sqlshare.NewStore(ctx, in.DB(), in.Service())
 }
 
 // Outages returns the outages and freezes that the instances share.

@@ -24,20 +24,20 @@ type Breaker struct {
 	link
 	config  Config
 	changes changes
-	// troubled counts the cells in which something failed lately, and the freezes. While it is 0 messages pass and
+	// troubled counts the circuits in which something failed lately, and the freezes. While it is 0 messages pass and
 	// nothing is noted.
 	troubled atomic.Int64
 	frozen   atomic.Int64 // freezes
 
-	mu      sync.RWMutex
-	cells   map[place]*cell
-	freezes map[frozen]*freeze
+	mu       sync.RWMutex
+	circuits map[place]*circuit
+	freezes  map[frozen]*freeze
 
 	sharing *sharing // nil without Config.Store
 	roster  registry.Roster
 }
 
-// place names a cell.
+// place names a circuit.
 type place struct {
 	handler, scope string
 	others         bool
@@ -52,130 +52,160 @@ func New(config Config) (*Breaker, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	g := &Breaker{config: config, cells: make(map[place]*cell), freezes: make(map[frozen]*freeze)}
-	g.link = chain.LinkOf(g.step)
+	b := &Breaker{config: config, circuits: make(map[place]*circuit), freezes: make(map[frozen]*freeze)}
+	b.link = chain.LinkOf(b.step)
 	if config.Store != nil {
-		g.sharing = newSharing(g, config.Store)
+		b.sharing = newSharing(b, config.Store)
 	}
-	return g, nil
+	return b, nil
 }
 
 // Middleware puts the breaker around h. Put it inside of middleware.Retry and of retry stages, and outside of the
 // idempotent receiver: then each attempt passes the breaker, and a held failure is not counted.
-func (g *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
-	if g == nil {
+func (b *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
+	if b == nil {
 		return h
 	}
-	return chain.Enter(g.step)(h)
+	return chain.Enter(b.step)(h)
 }
 
-func (g *Breaker) step(next chain.Handler) chain.Handler {
-	var known atomic.Pointer[cell] // of the handler
+func (b *Breaker) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
-		if g.troubled.Load() != 0 && c.Hold != chain.HoldNone {
-			if out, o, then, done := g.quickly(&known, c, next); then != nil {
-				return then.run(next, true, out, o)
-			} else if done {
+		if b.troubled.Load() == 0 {
+			out, o := next(c)
+			if o.Next == chain.Done && b.troubled.Load() == 0 {
 				return out, o
 			}
-			return g.call(c).run(next, false, nil, chain.Outcome{})
+			return b.passage(c).run(next, true, out, o)
+		}
+		circuit, opened, ok := b.letPass(c)
+		if !ok {
+			return b.passage(c).run(next, false, nil, chain.Outcome{})
 		}
 		out, o := next(c)
-		if o.Next == chain.Done && g.troubled.Load() == 0 || c.Hold == chain.HoldNone {
+		if o.Next == chain.Done && b.passed(c, circuit, opened) {
 			return out, o
 		}
-		return g.call(c).run(next, true, out, o)
+		p := b.passage(c)
+		p.circuit, p.opened = circuit, opened
+		return p.run(next, true, out, o)
 	}
 }
 
-func (g *Breaker) call(c *chain.Call) *call {
-	p := &call{breaker: g, c: c, of: recent.Of(c), opened: noCell}
-	if g.config.Scope != nil {
-		safecall.Hook(g.config.Logger, "breaker.Scope", func() {
-			p.scope = boundedtext.Text(g.config.Scope(c.Original()), 200)
+// letPass reports whether a message may pass because its circuit is closed, which is nil if nothing of the handler
+// failed. It allocates nothing: most messages succeed, also where one in a hundred fails.
+func (b *Breaker) letPass(c *chain.Call) (_ *circuit, opened uint64, ok bool) {
+	if b.config.Scope != nil || b.frozen.Load() != 0 || c.Doubted {
+		return nil, 0, false
+	}
+	of := b.find(place{handler: message.HandlerNameFromCtx(c.Ctx)}, false)
+	if of == nil {
+		return nil, untroubled, true
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of, of.opened, !of.retired && of.state.name() == Closed
+}
+
+// passed notes the success of a message that letPass let pass. It reports false if the circuit changed meanwhile.
+func (b *Breaker) passed(c *chain.Call, of *circuit, opened uint64) bool {
+	if of == nil {
+		return b.find(place{handler: message.HandlerNameFromCtx(c.Ctx)}, false) == nil
+	}
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.retired || of.opened != opened {
+		return false
+	}
+	of.passed(recent.Of(c), time.Now())
+	return true
+}
+
+func (b *Breaker) passage(c *chain.Call) *passage {
+	p := &passage{breaker: b, c: c, of: recent.Of(c), opened: untroubled}
+	if b.config.Scope != nil {
+		safecall.Hook(b.config.Logger, "breaker.Scope", func() {
+			p.scope = boundedtext.Text(b.config.Scope(c.Original()), 200)
 		})
 	}
 	return p
 }
 
-// lock returns the cell of p's message, with its lock held: the one that let its attempt begin, or its own. Without
-// create it returns nil if nothing of the cell failed lately.
-func (g *Breaker) lock(p *call, create bool) *cell {
-	for s := p.cell; ; s = nil {
-		if s == nil {
-			s = g.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)
+// lock returns the circuit of p's message, with its lock held: the one that let its attempt begin, or its own. Without
+// create it returns nil if nothing of the circuit failed lately.
+func (b *Breaker) lock(p *passage, create bool) *circuit {
+	for c := p.circuit; ; c = nil {
+		if c == nil {
+			c = b.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)
 		}
-		if s == nil {
+		if c == nil {
 			return nil
 		}
-		s.lock()
-		if !s.retired {
-			return s
+		c.mu.Lock()
+		if !c.retired {
+			return c
 		}
-		s.unlock()
+		c.mu.Unlock()
 	}
 }
 
-func (g *Breaker) find(at place, create bool) *cell {
-	g.mu.RLock()
-	s := g.cells[at]
-	if s == nil && !create {
-		s = g.cells[at.rest()]
+func (b *Breaker) find(at place, create bool) *circuit {
+	b.mu.RLock()
+	c := b.circuits[at]
+	if c == nil && !create {
+		c = b.circuits[at.rest()]
 	}
-	g.mu.RUnlock()
-	if s != nil || !create {
-		return s
+	b.mu.RUnlock()
+	if c != nil || !create {
+		return c
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := g.cells[at]; s != nil {
-		return s
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.circuits[at]; c != nil {
+		return c
 	}
 	shown := at.scope
-	if at.scope != "" && !g.makeRoom(at.handler) {
+	if at.scope != "" && !b.makeRoom(at.handler) {
 		at, shown = at.rest(), "(others)"
-		if s := g.cells[at]; s != nil {
-			return s
+		if c := b.circuits[at]; c != nil {
+			return c
 		}
 	}
-	s = newCell(g, at.handler, shown)
-	g.cells[at] = s
-	return s
+	c = newCircuit(b, at.handler, shown)
+	b.circuits[at] = c
+	return c
 }
 
 // makeRoom reports whether a handler may have one more scope. If it has too many, the one is forgotten that holds
-// nothing and whose latest failure is longest ago. The caller holds g.mu.
-func (g *Breaker) makeRoom(handler string) bool {
+// nothing and whose latest failure is longest ago. The caller holds b.mu.
+func (b *Breaker) makeRoom(handler string) bool {
 	n, oldest, since := 0, place{}, time.Time{}
-	for at, s := range g.cells {
+	for at, c := range b.circuits {
 		if at.handler != handler || at.scope == "" {
 			continue
 		}
-		if n++; !s.mu.TryLock() { // it is in use
+		if n++; !c.mu.TryLock() { // it is in use
 			continue
 		}
-		if s.idle() && (oldest == place{} || s.failedAt.Before(since)) {
-			oldest, since = at, s.failedAt
+		if c.idle() && (oldest == place{} || c.failedAt.Before(since)) {
+			oldest, since = at, c.failedAt
 		}
-		s.unlock()
+		c.mu.Unlock()
 	}
 	if n < maxScopes {
 		return true
 	}
-	if oldest == (place{}) {
+	c := b.circuits[oldest]
+	if c == nil || !c.mu.TryLock() {
 		return false
 	}
-	s := g.cells[oldest]
-	if !s.mu.TryLock() {
+	defer c.mu.Unlock()
+	if !c.idle() {
 		return false
 	}
-	defer s.unlock()
-	if !s.idle() {
-		return false
-	}
-	s.calmDown()
-	s.disarm()
-	s.retired = true
-	delete(g.cells, oldest)
+	c.calmDown()
+	c.disarm()
+	c.retired = true
+	delete(b.circuits, oldest)
 	return true
 }

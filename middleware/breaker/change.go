@@ -91,23 +91,23 @@ func (c *changes) begin() bool {
 }
 
 // tell logs the changes that wait and calls the hook. Call it without a lock.
-func (g *Breaker) tell() {
-	if !g.changes.begin() {
+func (b *Breaker) tell() {
+	if !b.changes.begin() {
 		return
 	}
-	for change, ok := g.changes.next(); ok; change, ok = g.changes.next() {
-		_ = safecall.Call("the logger", func() error { g.log(change); return nil })
-		if g.config.Hooks.OnChange != nil {
+	for change, ok := b.changes.next(); ok; change, ok = b.changes.next() {
+		_ = safecall.Call("the logger", func() error { b.log(change); return nil })
+		if b.config.Hooks.OnChange != nil {
 			_ = safecall.Call("the logger", func() error {
-				change.Cause = g.config.Privacy.Error(change.Cause)
-				safecall.Hook(g.config.Logger, "breaker.OnChange", func() { g.config.Hooks.OnChange(change) })
+				change.Cause = b.config.Privacy.Error(change.Cause)
+				safecall.Hook(b.config.Logger, "breaker.OnChange", func() { b.config.Hooks.OnChange(change) })
 				return nil
 			})
 		}
 	}
 }
 
-func (g *Breaker) log(change Change) {
+func (b *Breaker) log(change Change) {
 	fields := logging.Fields{
 		logging.Handler: change.Handler, logging.State: string(change.To), logging.Reason: change.Reason,
 		"waiting": change.Waiting,
@@ -126,19 +126,19 @@ func (g *Breaker) log(change Change) {
 	}
 	switch {
 	case change.To == Closed:
-		logging.BreakerClosed.Write(g.config.Logger, nil, fields)
+		logging.BreakerClosed.Write(b.config.Logger, nil, fields)
 	case change.To == Frozen:
-		logging.BreakerFrozen.Write(g.config.Logger, nil, fields)
+		logging.BreakerFrozen.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Ramping:
-		fields[logging.Error] = g.cause(change.Cause).Error()
-		logging.BreakerReopened.Write(g.config.Logger, nil, fields)
+		fields[logging.Error] = b.cause(change.Cause).Error()
+		logging.BreakerReopened.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Closed:
-		logging.BreakerOpened.Write(g.config.Logger, g.cause(change.Cause), fields)
+		logging.BreakerOpened.Write(b.config.Logger, b.cause(change.Cause), fields)
 	default:
 		if change.Cause != nil {
-			fields[logging.Error] = g.cause(change.Cause).Error()
+			fields[logging.Error] = b.cause(change.Cause).Error()
 		}
-		logging.BreakerChanged.Write(g.config.Logger, nil, fields)
+		logging.BreakerChanged.Write(b.config.Logger, nil, fields)
 	}
 }
 
@@ -146,9 +146,9 @@ func (g *Breaker) log(change Change) {
 const maxMasked = 64 << 10
 
 // cause returns an error with the text of err, bounded and masked.
-func (g *Breaker) cause(err error) error {
+func (b *Breaker) cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	return logging.Cause(g.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
+	return logging.Cause(b.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
 }

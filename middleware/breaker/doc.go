@@ -24,7 +24,8 @@
 // it counts as handled. Permanent and invalid errors, classify.NotNow and messages that went away count nothing.
 //
 //   - Three errors in a row that say that the downstream is away (classify.Away). Such a failure waits in the
-//     breaker from the first one on.
+//     breaker from the first one on. Where one in ten messages has such errors and others succeed, it takes
+//     Config.MinMessages in a row.
 //   - Config.FailureRate of at least Config.MinMessages messages in Config.Window, or as many in a row.
 //   - A whole Config.Window without a success, in which attempts failed: a downstream that hangs.
 //
@@ -33,13 +34,10 @@
 //
 // # How long
 //
-// Errors that say away hold messages for as long as they come. Any other error can be the message's own. So errors of
-// one kind that do not say away hold the messages of a handler for Config.Doubt in all, which is a minute. Then
-// messages that fail with it go on as without a breaker, and one Error line says so. The kind is the types of the error
-// and its causes, with their codes.
-//
-// The kind gets its time back when it did not come for a Config.Window, or among Config.MinMessages successes. If it
-// comes among fewer successes, ten times, a Config.Window is all that it has.
+// Errors that say away hold messages for as long as they come. Any other error can be the message's own. So errors that
+// do not say away hold the messages of a handler for Config.Doubt in all, which is a minute. Then messages that fail with
+// them go on as without a breaker, and one Error line says so. The handler gets its time back after a success that comes
+// a Config.Window after the latest such error, or after Config.MinMessages successes in a row.
 //
 // An outage is confirmed when three messages failed in it. If one or two messages alone, whose errors say away, keep
 // the breaker open for Config.Doubt, the one that failed goes to its next stage, and another message is tried.
@@ -54,7 +52,7 @@
 //
 // Each instance decides for itself. With a Store its instances share outages and freezes through a table: what one
 // finds, the others hold too, and its first success lets them go on in a ramp. If the Store is away, each instance
-// decides for itself again.
+// decides for itself again. Package sqlshare has a Store on a database.
 //
 // # What is not promised
 //
@@ -64,4 +62,10 @@
 //   - Until the breaker opens, errors that do not say away use up attempts. A downstream that hangs, or whose errors are
 //     unknown, costs a few messages their attempts: they go to a stage, or without stages to the dead letters.
 //   - A handler that never returns holds the breaker's probe for 30 seconds. Then another message is tried beside it.
+//
+// # How it is built
+//
+// A circuit is the state of one handler and scope, behind one mutex. What depends on the state is a method of closed, open,
+// halfOpen and ramping, in states.go. A window counts what failed and what passed. A passage is one message in the
+// breaker.
 package breaker

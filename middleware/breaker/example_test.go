@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
 // must is for examples: a program handles its errors.
@@ -67,7 +68,7 @@ func ExampleStore() {
 	db := must(sql.Open("sqlite", filepath.Join(folder, "shop.db")+"?_pragma=busy_timeout(20000)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store := must(breaker.NewStore(ctx, db, "shop"))
+	store := must(sqlshare.NewStore(ctx, db, "shop"))
 	breaker := must(breaker.New(breaker.Config{Store: store}))
 	router := message.NewDefaultRouter(nil)
 	router.AddPlugin(breaker.Plugin)

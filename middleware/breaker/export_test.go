@@ -1,16 +1,6 @@
 package breaker
 
-import (
-	"context"
-	"database/sql"
-	"time"
-)
+import "time"
 
-// NewStoreEvery is NewStore with another interval.
-func NewStoreEvery(ctx context.Context, db *sql.DB, service string, every time.Duration) (*Store, error) {
-	s, err := NewStore(ctx, db, service)
-	if s != nil {
-		s.every = every
-	}
-	return s, err
-}
+// ShareEvery has a breaker look at its Store every so often.
+func (b *Breaker) ShareEvery(every time.Duration) { b.sharing.every = every }

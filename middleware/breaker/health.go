@@ -29,28 +29,28 @@ type Status struct {
 
 // Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their
 // names.
-func (g *Breaker) Health() []Status {
+func (b *Breaker) Health() []Status {
 	found := []Status{}
-	if g == nil {
+	if b == nil {
 		return found
 	}
-	g.mu.RLock()
-	cells := make([]*cell, 0, len(g.cells))
-	for _, s := range g.cells {
-		cells = append(cells, s)
+	b.mu.RLock()
+	circuits := make([]*circuit, 0, len(b.circuits))
+	for _, c := range b.circuits {
+		circuits = append(circuits, c)
 	}
-	for _, f := range g.freezes {
+	for _, f := range b.freezes {
 		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason,
 			Actor:   f.actor,
 			Waiting: int(f.waiting.Load())})
 	}
-	g.mu.RUnlock()
-	for _, s := range cells {
-		s.lock()
-		if s.state != Closed || s.waiting() > 0 {
-			found = append(found, s.status())
+	b.mu.RUnlock()
+	for _, c := range circuits {
+		c.mu.Lock()
+		if c.state.name() != Closed || c.waiting() > 0 {
+			found = append(found, c.status())
 		}
-		s.unlock()
+		c.mu.Unlock()
 	}
 	slices.SortStableFunc(found, func(a, b Status) int { // a freeze stays before an outage
 		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope))

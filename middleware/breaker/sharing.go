@@ -4,15 +4,35 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
+
+// Store is where the instances of a service share outages and freezes, each a Status with the name of the instance that
+// found it, or without one for a freeze. Package sqlshare has a Store on a database.
+type Store interface {
+	// Takes reports whether the Store can hold the names.
+	Takes(handler, scope string) bool
+	// Rows returns the outages and freezes. A freeze that was released lately is among them, as Closed. An outage of an
+	// instance that showed no sign of life for 15 seconds is not, unless it is the given instance's own.
+	Rows(ctx context.Context, instance string) ([]Status, error)
+	// Put writes an outage, or changes it. Renew shows that its instance lives, and writes nothing if it is not there:
+	// a message of another instance may have ended it.
+	Put(ctx context.Context, outage Status) error
+	Renew(ctx context.Context, outage Status) error
+	// End removes an outage or, without an Instance, those of all instances.
+	End(ctx context.Context, outage Status) error
+	// Leave removes the outages of an instance that stops.
+	Leave(ctx context.Context, instance string) error
+}
 
 // shareTimeout bounds one round.
 const shareTimeout = 5 * time.Second
@@ -20,19 +40,19 @@ const shareTimeout = 5 * time.Second
 // sharing keeps a breaker and a store in step, beside the handlers.
 type sharing struct {
 	breaker  *Breaker
-	store    *Store
+	store    Store
+	every    time.Duration // between two looks at the store
 	instance string
 	life     *lifecycle.Lifecycle
 	wake     chan struct{}
 
-	end   context.CancelFunc
-	ended chan struct{}
-	away  bool // the store did not answer
-	swept time.Time
+	end         context.CancelFunc
+	ended       chan struct{}
+	unavailable bool // the store did not answer
 }
 
-func newSharing(g *Breaker, store *Store) *sharing {
-	s := &sharing{breaker: g, store: store, instance: rand.Text(), wake: make(chan struct{}, 1)}
+func newSharing(b *Breaker, store Store) *sharing {
+	s := &sharing{breaker: b, store: store, every: time.Second, instance: rand.Text(), wake: make(chan struct{}, 1)}
 	s.life = lifecycle.New(s.start, s.stop)
 	return s
 }
@@ -40,18 +60,18 @@ func newSharing(g *Breaker, store *Store) *sharing {
 // Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the
 // other instances of the service, for as long as handlers of the router run. A store that is away is logged: then each
 // instance decides for itself.
-func (g *Breaker) Plugin(router *message.Router) error {
+func (b *Breaker) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("breaker: Plugin: the router is nil: check the error of message.NewRouter")
 	}
-	if g == nil {
+	if b == nil {
 		return nil
 	}
-	g.roster.Join(router)
-	if g.sharing == nil {
+	b.roster.Join(router)
+	if b.sharing == nil {
 		return nil
 	}
-	return g.sharing.life.Plugin(router)
+	return b.sharing.life.Plugin(router)
 }
 
 // start asks the store once before the first message: a freeze may be in it.
@@ -71,16 +91,14 @@ func (s *sharing) stop() {
 	<-s.ended
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
-	if _, err := s.store.db.Exec(ctx, s.store.statements.leave, s.store.service,
-		s.store.db.Text(s.instance)); err != nil &&
-		!s.away {
+	if err := s.store.Leave(ctx, s.instance); err != nil && !s.unavailable {
 		logging.BreakerNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}
 	s.breaker.lonely()
 }
 
 func (s *sharing) run(ctx context.Context) {
-	ticks := time.NewTicker(s.store.every)
+	ticks := time.NewTicker(s.every)
 	defer ticks.Stop()
 	for {
 		select {
@@ -109,9 +127,9 @@ func (s *sharing) round(ctx context.Context) {
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
-	if away := err != nil; away != s.away {
-		s.away = away
-		if away {
+	if unavailable := err != nil; unavailable != s.unavailable {
+		s.unavailable = unavailable
+		if unavailable {
 			logging.BreakerStoreAway.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
 		} else {
 			logging.BreakerStoreBack.Write(s.breaker.config.Logger, nil, nil)
@@ -120,7 +138,7 @@ func (s *sharing) round(ctx context.Context) {
 }
 
 func (s *sharing) exchange(ctx context.Context) error {
-	rows, err := s.store.rows(ctx, s.instance)
+	rows, err := s.store.Rows(ctx, s.instance)
 	if err != nil {
 		return err
 	}
@@ -142,40 +160,153 @@ func (s *sharing) exchange(ctx context.Context) error {
 			return err
 		}
 	}
-	if now := time.Now(); now.Sub(s.swept) > keptFor {
-		s.swept = now
-		_, err = s.store.db.Exec(ctx, s.store.statements.purge, s.store.service, keptFor.Milliseconds())
-	}
-	return err
+	return nil
 }
 
-// write tells the other instances what became of a cell.
-func (s *sharing) write(ctx context.Context, news news) error {
-	db, statements := s.store.db, s.store.statements
-	key := []any{s.store.service, db.Text(news.at.handler), db.Text(news.at.scope)}
-	var err error
+// write tells the other instances what became of a circuit.
+func (s *sharing) write(ctx context.Context, news news) (err error) {
+	row := Status{Handler: news.at.handler, Scope: news.at.scope, Instance: s.instance, State: Open,
+		Reason: news.reason, Cause: news.cause}
 	switch news.what {
 	case isOpen:
-		_, err = db.Exec(ctx, statements.put,
-			append(key, db.Text(s.instance), db.Text(string(Open)), db.Text(news.reason), db.Text(news.cause),
-				db.Text(""),
-				(lease*s.store.every).Milliseconds())...)
+		err = s.store.Put(ctx, row)
 	case isStill:
-		_, err = db.Exec(ctx, statements.renew,
-			append([]any{db.Text(news.reason), db.Text(news.cause), (lease * s.store.every).Milliseconds()},
-				append(key, db.Text(s.instance))...)...)
+		err = s.store.Renew(ctx, row)
 	case isProved:
-		_, err = db.Exec(ctx, statements.proved, key...)
+		row.Instance = ""
+		err = s.store.End(ctx, row)
 	case isOver:
-		_, err = db.Exec(ctx, statements.remove, append(key, db.Text(s.instance))...)
+		err = s.store.End(ctx, row)
 	}
 	if err == nil {
-		news.cell.written(news)
+		news.circuit.written(news)
 	}
 	return err
 }
 
-// canBeShared reports whether a cell has a name that a row can have.
-func canBeShared(at place) bool {
-	return !at.others && database.Column(at.handler) == at.handler && database.Column(at.scope) == at.scope
+// news is what the other instances must know of a circuit.
+type news struct {
+	circuit *circuit
+	at      place
+	what    what
+	reason  string
+	cause   string
+}
+
+type what int
+
+const (
+	isOpen   what = iota // by the failures of this instance
+	isStill              // open, as the store knows
+	isProved             // over: a message succeeded
+	isOver               // over, or never of this instance
+)
+
+// shared is what a circuit knows of the other instances.
+type shared struct {
+	open   bool      // only others say that the downstream is away
+	row    bool      // the store has this instance's outage
+	proved bool      // a message succeeded, and the others do not know yet
+	until  time.Time // others have no say: a message succeeded here while they said that the downstream is away
+}
+
+// share does what the other instances say, and returns what they must know. own has the rows of this instance, and
+// others one of another instance for each place.
+func (b *Breaker) share(own map[place]bool, others map[place]Status) (all []news) {
+	defer b.tell()
+	for at := range others {
+		b.find(at, true)
+	}
+	circuits := b.shareable()
+	now := time.Now()
+	for at, c := range circuits {
+		c.mu.Lock()
+		row, said := others[at]
+		c.hear(own[at], said, row, now)
+		if n, ok := c.news(at); ok {
+			all = append(all, n)
+		}
+		c.mu.Unlock()
+	}
+	return all
+}
+
+// shareable returns the circuits that others can know.
+func (b *Breaker) shareable() map[place]*circuit {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	circuits := make(map[place]*circuit, len(b.circuits))
+	for at, c := range b.circuits {
+		if !at.others && b.sharing.store.Takes(at.handler, at.scope) {
+			circuits[at] = c
+		}
+	}
+	return circuits
+}
+
+// lonely lets this instance decide for itself: the store is not asked any more.
+func (b *Breaker) lonely() {
+	for _, c := range b.shareable() {
+		c.mu.Lock()
+		c.shared.open, c.shared.row = false, false
+		c.mu.Unlock()
+	}
+}
+
+// hear does what the other instances say of the circuit.
+func (c *circuit) hear(own, said bool, row Status, now time.Time) {
+	isOpen := c.holds()
+	switch {
+	case c.state.name() == Closed && said && now.After(c.shared.until) && !c.shared.proved:
+		c.trouble(now)
+		c.open(ReasonShared, &failure{err: otherInstance(row), verdict: classify.Verdict{Away: true}}, now)
+		c.confirmed, c.shared.open = true, true
+	case isOpen && c.shared.open && !said, isOpen && c.shared.row && !own && !said:
+		c.shared.open, c.shared.row = false, false // another instance'c message succeeded, or that instance died
+		c.ramp(now)
+	}
+}
+
+// otherInstance returns the cause of an outage that another instance found.
+func otherInstance(row Status) error {
+	return fmt.Errorf("another instance, %s: %w", boundedtext.Text(row.Instance, 40), errors.New(row.Cause))
+}
+
+// prove notes that a message succeeded while the circuit was open.
+func (s *shared) prove(now time.Time) {
+	s.proved = true
+	if s.open {
+		s.open, s.until = false, now.Add(calm)
+	}
+}
+
+// news returns what the other instances must know of the circuit.
+func (c *circuit) news(at place) (news, bool) {
+	n := news{circuit: c, at: at}
+	switch {
+	case c.shared.proved:
+		n.what = isProved
+	case c.holds() && !c.shared.open:
+		if n.reason = boundedtext.Text(c.reason, 200); c.shared.row {
+			n.what = isStill
+		}
+		if cause := c.breaker.cause(c.cause); cause != nil {
+			n.cause = boundedtext.Text(cause.Error(), 1000)
+		}
+	case c.shared.row:
+		n.what = isOver
+	default:
+		return n, false
+	}
+	return n, true
+}
+
+// written notes that the other instances can know.
+func (c *circuit) written(n news) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shared.row = n.what == isOpen || n.what == isStill // also if a proof removed the row: the next round finds that
+	if n.what == isProved {
+		c.shared.proved = false
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
 // instance is one process of a service: a router with the handler billing behind a breaker.
@@ -28,16 +29,22 @@ type instance struct {
 	handled atomic.Int64
 }
 
-// openStore opens a store that instances ask, and show that they live, every so often.
-func openStore(t *testing.T, db *sql.DB, every time.Duration) *breaker.Store {
-	return testkit.Must(breaker.NewStoreEvery(t.Context(), db, "shop", every))
+// quickStore is a store that instances ask every so often.
+type quickStore struct {
+	*sqlshare.Store
+	every time.Duration
 }
 
-func newInstance(t *testing.T, store *breaker.Store, config breaker.Config, down *service) *instance {
+func openStore(t *testing.T, db *sql.DB, every time.Duration) quickStore {
+	return quickStore{testkit.Must(sqlshare.NewStore(t.Context(), db, "shop")), every}
+}
+
+func newInstance(t *testing.T, store quickStore, config breaker.Config, down *service) *instance {
 	t.Helper()
 	i := &instance{t: t, source: gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil)}
 	config.Logger, config.Store = &i.log, store
 	i.breaker = newBreaker(t, config)
+	i.breaker.ShareEvery(store.every)
 	i.stop = testkit.RunRouter(t, watermill.NopLogger{}, func(router *message.Router) {
 		router.AddPlugin(i.breaker.Plugin)
 		router.AddMiddleware(i.breaker.Middleware)
@@ -81,7 +88,7 @@ VALUES ('shop', 'billing', '', 'dead', 'open', 'share', 'boom', '', 1, 900000000
 func TestSharedOutage(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var down, fine service
-		store := func() *breaker.Store { return openStore(t, d.Open(t, address), 200*time.Millisecond) }
+		store := func() quickStore { return openStore(t, d.Open(t, address), 200*time.Millisecond) }
 		finds, hears := newInstance(t, store(), patient, &down), newInstance(t, store(), patient, &fine)
 		probes := newInstance(t, store(), breaker.Config{}, &down)
 		down.fail(errAway)
@@ -126,7 +133,7 @@ func TestSharedProofStands(t *testing.T) {
 		}
 		finds := func(service string, every time.Duration) (i *instance, known func()) {
 			down.fail(errAway)
-			store := testkit.Must(breaker.NewStoreEvery(t.Context(), db, service, every))
+			store := quickStore{testkit.Must(sqlshare.NewStore(t.Context(), db, service)), every}
 			i = newInstance(t, store, patient, &down)
 			i.send(3)
 			i.until(breaker.ReasonAway)
@@ -209,7 +216,7 @@ func TestSharedFreeze(t *testing.T) {
 			store.Freeze(t.Context(), strings.Repeat("x", 300), "why", "ann"),
 			store.Freeze(t.Context(), "a\x00b", "why", "ann"),
 		} {
-			testkit.Says(t, err, "breaker: Freeze: the ")
+			testkit.Says(t, err, "sqlshare: Freeze: the ")
 		}
 	})
 }
@@ -234,7 +241,7 @@ func TestStoreAway(t *testing.T) {
 
 // A store that nothing could be shared through is an error that says what to do.
 func TestNewStoreRefuses(t *testing.T) {
-	testkit.Says(t, testkit.Err(breaker.NewStore(t.Context(), databases.SQLite.New(t), "a b")), "the Service")
-	testkit.Check(t, testkit.Err(breaker.NewStore(t.Context(), nil, "")) != nil, "no database")
+	testkit.Says(t, testkit.Err(sqlshare.NewStore(t.Context(), databases.SQLite.New(t), "a b")), "the Service")
+	testkit.Check(t, testkit.Err(sqlshare.NewStore(t.Context(), nil, "")) != nil, "no database")
 	testkit.Says(t, newBreaker(t, breaker.Config{}).Plugin(nil), "the router is nil")
 }

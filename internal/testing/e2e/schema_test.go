@@ -23,7 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -58,7 +58,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.crashes, err = crashlimit.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if _, err = breaker.NewStore(ctx, db, "shop"); err != nil {
+	if _, err = sqlshare.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	if err = openNotices(t, db); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -204,7 +204,7 @@ func TestMasks(t *testing.T) {
 		"set": fields{"tenant": "value-of-metadata"}}}
 	plan := d.post("/plan", body).want(t, http.StatusOK).body
 	d.post("/campaigns", body).want(t, http.StatusCreated)
-	testkit.Must(breaker.NewStore(t.Context(), d.db, "shop"))
+	testkit.Must(sqlshare.NewStore(t.Context(), d.db, "shop"))
 	d.post("/outages/freeze", fields{"all": true, "reason": "INC-7 password=hunter2"}).want(t, http.StatusOK)
 	id := read[operate.CampaignsData](t, d.get("/campaigns")).Campaigns[0].ID
 	answers := map[string]string{"/plan": plan}

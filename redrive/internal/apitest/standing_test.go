@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -27,7 +27,7 @@ func TestKeys_undoneMeanwhile(t *testing.T) {
 	testkit.Must(d.db.Exec(`INSERT INTO spillway_policies (service, name, cause, stopped, changed_at, changed_by, changed_why)
 VALUES (?, 'away', '9f3a12bc00', 1, 1, 'spillway', 'x')`, []byte("shop")))
 	d.get("/outages").want(t, http.StatusConflict, operate.ProblemNoOutages)
-	testkit.Must(breaker.NewStore(t.Context(), d.db, "shop"))
+	testkit.Must(sqlshare.NewStore(t.Context(), d.db, "shop"))
 	lease := func() { testkit.Must(fixture.Lease(t.Context(), d.store, letters.Filter{}, []int64{2}, time.Hour)) }
 	lease()
 	undo := func(path string, body fields) func() {

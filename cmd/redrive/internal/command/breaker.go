@@ -10,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
 func (a *app) breaker() *cobra.Command {
@@ -30,7 +31,7 @@ in all instances within seconds, and ends by close alone.`,
 }
 
 // outages opens what the breakers share. Looking makes no table.
-func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
+func (a *app) outages(ctx context.Context) (*sqlshare.Store, error) {
 	db, err := a.database(ctx)
 	if err == nil {
 		err = connect.Require(ctx, db, "outages")
@@ -38,7 +39,7 @@ func (a *app) outages(ctx context.Context) (*breaker.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return breaker.NewStore(ctx, db, a.settings.service)
+	return sqlshare.NewStore(ctx, db, a.settings.service)
 }
 
 // heldHandlers are the handlers whose messages are held in all instances.

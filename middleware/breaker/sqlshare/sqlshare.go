@@ -1,4 +1,8 @@
-package breaker
+// Package sqlshare has a breaker.Store on a database: with it the instances of a service share outages and freezes.
+//
+//	store, err := sqlshare.NewStore(ctx, db, "shop")
+//	outages, err := breaker.New(breaker.Config{Store: store})
+package sqlshare
 
 import (
 	"cmp"
@@ -7,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A
@@ -20,7 +26,7 @@ type Store struct {
 	db         *database.Database
 	service    any // as it is bound
 	statements statements
-	every      time.Duration // between two looks of an instance, and its signs of life
+	swept      atomic.Int64 // when old rows were last removed, in Unix seconds
 }
 
 var table = schema.Table{
@@ -38,27 +44,25 @@ var table = schema.Table{
 // The service names the processes that share their outages. It has at most 100 letters, digits, dots, underscores and
 // hyphens. It is required on a database server. On SQLite it may be empty.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
-	on, err := database.Open(ctx, "breaker: NewStore", db, service, table)
+	on, err := database.Open(ctx, "sqlshare: NewStore", db, service, table)
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: on, service: on.Text(service), statements: statementsFor(on), every: time.Second}, nil
+	return &Store{db: on, service: on.Text(service), statements: statementsFor(on)}, nil
 }
 
 // List returns the outages and freezes of the service: each is Open or Frozen. Outages of instances that died are not
 // among them.
-func (s *Store) List(ctx context.Context) ([]Status, error) {
-	rows, err := s.rows(ctx, "")
-	return slices.DeleteFunc(rows, func(row Status) bool { return row.State == Closed }), err
+func (s *Store) List(ctx context.Context) ([]breaker.Status, error) {
+	rows, err := s.Rows(ctx, "")
+	return slices.DeleteFunc(rows, func(row breaker.Status) bool { return row.State == breaker.Closed }), err
 }
 
-// rows is List with the freezes that were released lately: they are Closed, and have the reason and the actor of the
-// release. Outages of an instance are among them also if they expired: it could not show a sign of life, and no message
-// succeeded.
-func (s *Store) rows(ctx context.Context, instance string) ([]Status, error) {
-	found := []Status{}
+// Rows is List for an instance: see breaker.Store.
+func (s *Store) Rows(ctx context.Context, instance string) ([]breaker.Status, error) {
+	found := []breaker.Status{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
-		var one Status
+		var one breaker.Status
 		var since int64
 		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &one.State, &one.Reason, &one.Cause, &one.Actor,
 			&since); err != nil {
@@ -68,10 +72,64 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Status, error) {
 		found = append(found, one)
 		return nil
 	}, s.statements.list, s.service, s.db.Text(instance))
+	if err == nil && instance != "" {
+		err = s.purge(ctx)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("breaker: list the outages: %w", err)
+		return nil, fmt.Errorf("sqlshare: list the outages: %w", err)
 	}
 	return found, nil
+}
+
+// purge removes, now and then, what is long over.
+func (s *Store) purge(ctx context.Context) error {
+	now, swept := time.Now().Unix(), s.swept.Load()
+	if now-swept < int64(keptFor.Seconds()) || !s.swept.CompareAndSwap(swept, now) {
+		return nil
+	}
+	_, err := s.db.Exec(ctx, s.statements.purge, s.service, keptFor.Milliseconds())
+	return err
+}
+
+// Takes reports whether a row can hold the names: each is readable and has at most 255 bytes.
+func (s *Store) Takes(handler, scope string) bool {
+	return database.Column(handler) == handler && database.Column(scope) == scope
+}
+
+// Put writes an outage: see breaker.Store.
+func (s *Store) Put(ctx context.Context, outage breaker.Status) error {
+	return s.put(ctx, outage, lease)
+}
+
+func (s *Store) put(ctx context.Context, row breaker.Status, expires time.Duration) error {
+	_, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(row.Handler), s.db.Text(row.Scope),
+		s.db.Text(row.Instance), s.db.Text(string(row.State)), s.db.Text(row.Reason), s.db.Text(row.Cause),
+		s.db.Text(row.Actor), expires.Milliseconds())
+	return err
+}
+
+// Renew shows that the instance of an outage lives: see breaker.Store.
+func (s *Store) Renew(ctx context.Context, outage breaker.Status) error {
+	_, err := s.db.Exec(ctx, s.statements.renew, s.db.Text(outage.Reason), s.db.Text(outage.Cause), lease.Milliseconds(),
+		s.service, s.db.Text(outage.Handler), s.db.Text(outage.Scope), s.db.Text(outage.Instance))
+	return err
+}
+
+// End removes an outage, or without an Instance those of all instances.
+func (s *Store) End(ctx context.Context, outage breaker.Status) error {
+	key := []any{s.service, s.db.Text(outage.Handler), s.db.Text(outage.Scope)}
+	statement := s.statements.proved
+	if outage.Instance != "" {
+		statement, key = s.statements.remove, append(key, s.db.Text(outage.Instance))
+	}
+	_, err := s.db.Exec(ctx, statement, key...)
+	return err
+}
+
+// Leave removes the outages of an instance that stops.
+func (s *Store) Leave(ctx context.Context, instance string) error {
+	_, err := s.db.Exec(ctx, s.statements.leave, s.service, s.db.Text(instance))
+	return err
 }
 
 // Freeze holds the messages of a handler in all instances until Release is called, also in those that start later.
@@ -79,16 +137,15 @@ func (s *Store) rows(ctx context.Context, instance string) ([]Status, error) {
 // effect within seconds.
 func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error {
 	if reason == "" || actor == "" {
-		return errors.New("breaker: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
+		return errors.New("sqlshare: Freeze: the reason or the actor is empty: say why the handler is frozen, and by whom")
 	}
 	if database.Column(handler) != handler {
-		return fmt.Errorf("breaker: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text",
+		return fmt.Errorf("sqlshare: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text",
 			boundedtext.Text(handler, 300))
 	}
-	if _, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(handler), s.db.Text(""), s.db.Text(""),
-		s.db.Text(string(Frozen)), s.db.Text(boundedtext.Text(reason, 1000)), s.db.Text(""),
-		s.db.Text(boundedtext.Text(actor, 1000)), 0); err != nil {
-		return fmt.Errorf("breaker: freeze %q: %w", handler, err)
+	if err := s.put(ctx, breaker.Status{Handler: handler, State: breaker.Frozen, Reason: boundedtext.Text(reason, 1000),
+		Actor: boundedtext.Text(actor, 1000)}, 0); err != nil {
+		return fmt.Errorf("sqlshare: freeze %q: %w", handler, err)
 	}
 	return nil
 }
@@ -97,14 +154,14 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 // Reason may be empty. Both stand in the log of each instance. A freeze of all handlers ends with the handler "" alone.
 func (s *Store) Release(ctx context.Context, handler, reason, actor string) (released bool, err error) {
 	if actor == "" {
-		return false, errors.New("breaker: Release: the actor is empty: say who releases the handler")
+		return false, errors.New("sqlshare: Release: the actor is empty: say who releases the handler")
 	}
 	reason = cmp.Or(reason, "released")
 	n, err := s.db.Exec(ctx, s.statements.release, s.db.Text(boundedtext.Text(reason, 1000)),
 		s.db.Text(boundedtext.Text(actor, 1000)), keptFor.Milliseconds(), s.service,
 		s.db.Text(database.Column(handler)))
 	if err != nil {
-		return false, fmt.Errorf("breaker: release %q: %w", handler, err)
+		return false, fmt.Errorf("sqlshare: release %q: %w", handler, err)
 	}
 	return n > 0, nil
 }
@@ -112,8 +169,8 @@ func (s *Store) Release(ctx context.Context, handler, reason, actor string) (rel
 // statements are what a store says to its database.
 type statements struct{ list, put, renew, release, remove, proved, leave, purge string }
 
-// lease is how many times Store.every the outage of an instance counts after its last sign of life.
-const lease = 15
+// lease is how long the outage of an instance counts after its last sign of life.
+const lease = 15 * time.Second
 
 // keptFor is how long a freeze that was released, and the outage of an instance that died, stay in the table.
 const keptFor = time.Hour

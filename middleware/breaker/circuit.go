@@ -1,0 +1,452 @@
+package breaker
+
+import (
+	"container/list"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
+)
+
+const (
+	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone
+	// may be a hiccup.
+	awayInARow = 3
+	// maxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe.
+	maxRetryAfter = 5 * time.Minute
+	// maxScopes is the number of scopes of a handler that have a state of their own.
+	maxScopes = 100
+	// calm is how long nothing must fail until what failed is forgotten.
+	calm = 10 * time.Minute
+	// probeLease is how long the breaker waits for the outcome of a probe before it lets another message try. A handler
+	// may hang.
+	probeLease = 30 * time.Second
+	// maxAlone is the number of messages in an outage that may go to a stage because nothing confirms the outage.
+	maxAlone = 2
+)
+
+// circuit is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
+type circuit struct {
+	breaker        *Breaker
+	handler, scope string
+
+	mu       sync.Mutex
+	retired  bool // another circuit may have its place
+	troubled bool // something failed lately
+	failedAt time.Time
+	awayAt   time.Time // when an error last said away
+	window   window
+	doubt    doubt
+
+	state    state
+	began    time.Time // when it left Closed
+	reason   string
+	cause    error
+	opened   uint64        // counts how often it opened: attempts that began before prove nothing
+	wait     time.Duration // before the latest probe
+	closedAt time.Time
+
+	confirmed bool             // enough messages failed in this outage
+	unproven  time.Time        // since when too few have
+	alone     []recent.Message // went to a stage all the same
+	named     bool             // a log line named the message that fails alone
+
+	shared shared
+
+	queue    list.List     // of *waiter, first come first served
+	pausing  int           // messages that wait a moment for their next attempt while the circuit is closed
+	reopen   chan struct{} // shuts valves, or nil
+	timer    *time.Timer
+	timerFor time.Time
+}
+
+// failure is a failed attempt.
+type failure struct {
+	p       *passage
+	err     error
+	verdict classify.Verdict
+	probe   bool
+}
+
+// decision is what becomes of a message whose attempt ended.
+type decision int
+
+const (
+	pass      decision = iota // its outcome goes to the parts further out
+	keep                      // it waits in the queue
+	pause                     // it waits a moment, although others pass
+	nextStage                 // it goes to its next stage
+	doubtful                  // it is retried as if there were no breaker, unless one of its errors says away
+)
+
+func newCircuit(b *Breaker, handler, scope string) *circuit {
+	return &circuit{breaker: b, handler: handler, scope: scope, state: new(closed), window: newWindow()}
+}
+
+func (c *circuit) waiting() int { return c.queue.Len() + c.pausing }
+
+// holds reports whether messages wait for a probe.
+func (c *circuit) holds() bool { return c.state.name() == Open || c.state.name() == HalfOpen }
+
+// idle reports whether the circuit holds nothing, and the other instances wait for no news of it.
+func (c *circuit) idle() bool {
+	return c.state.name() == Closed && c.waiting() == 0 && !c.shared.row && !c.shared.proved
+}
+
+// become changes the state. The change is told when the lock is free.
+func (c *circuit) become(to state, now time.Time) {
+	from := c.state.name()
+	c.state = to
+	change := Change{Handler: c.handler, Scope: c.scope, From: from, To: to.name(), Reason: c.reason, Cause: c.cause,
+		Waiting: c.waiting()}
+	if from == change.To {
+		return
+	}
+	if !c.holds() {
+		c.doubt.hold(false, now)
+	}
+	if from == Closed {
+		c.began = now
+	} else {
+		change.Lasted = now.Sub(c.began)
+	}
+	c.breaker.changes.add(change)
+	if sharing := c.breaker.sharing; sharing != nil && (change.To == Ramping || from == Closed) {
+		sharing.changed()
+	}
+}
+
+// trouble begins when something fails, and ends when nothing has failed for a while.
+func (c *circuit) trouble(now time.Time) {
+	c.failedAt = now
+	if c.troubled {
+		return
+	}
+	c.troubled = true
+	c.breaker.troubled.Add(1)
+	if c.state.name() == Closed {
+		c.arm(now.Add(calm), now)
+	}
+}
+
+// calmDown forgets what failed.
+func (c *circuit) calmDown() {
+	if !c.troubled {
+		return
+	}
+	c.troubled = false
+	c.breaker.troubled.Add(-1)
+	c.window.among, c.window.others = 0, 0
+	c.doubt = doubt{}
+	c.disarm()
+}
+
+// failed notes a failure, and decides what becomes of its message.
+func (c *circuit) failed(f *failure, now time.Time) decision {
+	p, stale := f.p, f.p.stale(c)
+	f.probe, p.probe = p.probe, false
+	c.trouble(now)
+	if f.verdict.Away {
+		c.awayAt = now
+	} else if c.doubt.latest, c.doubt.passed = now, 0; c.meansNothing(p, now) {
+		return c.doubted(f, stale, now)
+	}
+	return c.state.failed(c, f, stale, now)
+}
+
+// meansNothing reports whether a failure of p's message that does not say away says nothing about other messages,
+// because such errors have held the circuit for long enough. While errors say away, it counts all the same if its
+// message said so itself: an outage has many errors.
+func (c *circuit) meansNothing(p *passage, now time.Time) bool {
+	if !c.doubt.over && c.doubt.rest(c.breaker.config.Doubt, now) > 0 {
+		return false
+	}
+	return !c.saysAway(now) || !c.window.saidAway(p.of)
+}
+
+// saysAway reports whether an error said away lately.
+func (c *circuit) saysAway(now time.Time) bool {
+	return !c.awayAt.IsZero() && now.Sub(c.awayAt) <= c.breaker.config.Doubt
+}
+
+// doubted lets a message go on as without a breaker. If no error says away, all messages that wait go on too.
+func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
+	if !stale {
+		c.state.released(c, f.probe, true, now)
+	}
+	if !c.doubt.over {
+		c.doubt.over = true
+		f.p.gaveUp = true
+	}
+	if c.holds() && !c.saysAway(now) {
+		c.shared.open, c.shared.until = false, now.Add(calm) // that others find the same says no more
+		c.window.newRun(now)
+		c.window.begin(now)
+		c.close(now)
+	}
+	return doubtful
+}
+
+// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. In the ramp less is enough: the
+// downstream was away a moment ago.
+func (c *circuit) mayOpen(f *failure, ramps bool, now time.Time) decision {
+	config := &c.breaker.config
+	b := bar{share: config.FailureRate, messages: config.MinMessages, inARow: config.MinMessages, away: awayInARow,
+		window: config.Window}
+	if r, ok := c.state.(*ramping); ok {
+		b.messages, b.inARow = (config.MinMessages+1)/2, (config.MinMessages+1)/2
+		if r.passed < minRamp {
+			b.away = 1
+		}
+	}
+	blamed := c.window.note(f.p.of, f.verdict, config.Window, ramps, now)
+	if reason := c.window.reason(b, now); reason != "" && (!blamed || reason == ReasonNothing) {
+		c.open(reason, f, now)
+		if blamed {
+			return pass
+		}
+		return keep
+	}
+	if f.verdict.Away && !blamed && !c.window.mixed() {
+		return pause
+	}
+	return pass
+}
+
+// open begins an outage, or goes on with it after a ramp that failed.
+func (c *circuit) open(reason string, f *failure, now time.Time) {
+	if c.state.name() == Closed && now.Sub(c.closedAt) > c.breaker.config.Window {
+		c.wait = 0
+	}
+	c.confirmed = c.window.distinct >= minWitnesses || reason == ReasonShare && c.window.failed >= minWitnesses
+	c.named, c.alone, c.unproven = false, nil, now
+	c.opened++
+	c.reason, c.cause = reason, f.err
+	c.holdOn(f, now)
+}
+
+// holdOn waits for the next probe.
+func (c *circuit) holdOn(f *failure, now time.Time) {
+	next := &open{}
+	c.become(next, now)
+	c.doubt.hold(!f.verdict.Away, now)
+	config := &c.breaker.config
+	c.wait = min(max(2*c.wait, config.Probe), config.MaxProbe)
+	pause := c.wait/2 + time.Duration(rand.Int64N(int64(c.wait/2)+1)) // drawn from its upper half
+	longest := maxRetryAfter
+	if !f.verdict.Away {
+		longest = min(longest, c.doubt.rest(config.Doubt, now))
+	}
+	next.due = now.Add(max(pause, min(f.verdict.RetryAfter, longest)))
+	c.arm(next.due, now)
+}
+
+// witness counts a failure while the circuit holds messages.
+func (c *circuit) witness(f *failure, now time.Time) {
+	c.window.note(f.p.of, f.verdict, c.breaker.config.Window, false, now)
+	c.confirmed = c.confirmed || c.window.distinct >= minWitnesses
+}
+
+// probeFailed goes on with the outage. If too few messages say away, the message goes to its next stage.
+func (c *circuit) probeFailed(f *failure, now time.Time) decision {
+	c.cause = f.err
+	c.shared.open = false // this instance knows by itself
+	if f.verdict.Away && !c.confirmed && now.Sub(c.unproven) >= c.breaker.config.Doubt {
+		if f.p.later && c.mayLeave(f.p.of) {
+			c.unproven = now
+			c.become(&open{due: now}, now)
+			c.state.tick(c, now)
+			return nextStage
+		}
+		f.p.name = !c.named
+		c.named = true
+	}
+	c.holdOn(f, now)
+	return keep
+}
+
+// mayLeave reports whether a message may go on in this outage, counted. The same message may go on again.
+func (c *circuit) mayLeave(of recent.Message) bool {
+	if slices.Contains(c.alone, of) {
+		return true
+	}
+	if len(c.alone) == maxAlone {
+		return false
+	}
+	c.alone = append(c.alone, of)
+	return true
+}
+
+// succeeded notes a success of p's attempt.
+func (c *circuit) succeeded(p *passage, now time.Time) {
+	stale := p.stale(c)
+	p.probe = false
+	switch {
+	case !stale:
+		c.state.succeeded(c, p, now)
+	case c.state.name() == Closed:
+		c.passed(p.of, now)
+	}
+}
+
+// passed counts a success while messages pass.
+func (c *circuit) passed(of recent.Message, now time.Time) {
+	c.doubt.succeeded(&c.breaker.config, now)
+	c.window.succeeded(of, false, now)
+	if c.state.name() == Closed && c.pausing == 0 && now.Sub(c.failedAt) > c.breaker.config.Window {
+		c.calmDown()
+	}
+}
+
+// isBack ends the outage after a success.
+func (c *circuit) isBack(p *passage, now time.Time) {
+	c.doubt.succeeded(&c.breaker.config, now)
+	c.window.succeeded(p.of, true, now)
+	if c.breaker.sharing != nil {
+		c.shared.prove(now)
+	}
+	c.ramp(now)
+}
+
+// ramp lets messages pass, a few at first.
+func (c *circuit) ramp(now time.Time) {
+	c.window.newRun(now)
+	c.window.begin(now)
+	r := &ramping{began: now, until: now.Add(rampStep)}
+	c.become(r, now)
+	r.let(c, now)
+	c.openValves()
+}
+
+// close ends the outage, and lets all messages pass that wait.
+func (c *circuit) close(now time.Time) {
+	c.become(new(closed), now)
+	c.closedAt, c.cause = now, nil
+	for c.release(false) {
+	}
+	c.openValves()
+	c.state.tick(c, now)
+}
+
+// released notes that p's attempt proves nothing. If it was the probe, the next message is.
+func (c *circuit) released(p *passage, atOnce bool, now time.Time) {
+	probe := p.probe
+	p.probe = false
+	if !p.stale(c) {
+		c.state.released(c, probe, atOnce, now)
+	}
+}
+
+// probe notes that a probe begins.
+func (c *circuit) probe(now time.Time) {
+	c.become(&halfOpen{now}, now)
+	c.arm(now.Add(probeLease), now)
+}
+
+// status is the state for Health.
+func (c *circuit) status() Status {
+	status := Status{Handler: c.handler, Scope: c.scope, State: c.state.name(), Since: c.window.since,
+		Waiting: c.waiting()}
+	if status.State != Closed {
+		status.Since, status.Reason = c.began, c.reason
+		if c.cause != nil {
+			status.Cause = c.breaker.cause(c.cause).Error()
+		}
+	}
+	if o, ok := c.state.(*open); ok {
+		status.NextProbe = o.due
+	}
+	return status
+}
+
+// arm has tick called at a time. One timer serves all messages of the circuit.
+func (c *circuit) arm(at, now time.Time) {
+	if c.timer != nil && c.timerFor.Equal(at) {
+		return
+	}
+	c.disarm()
+	c.timerFor = at
+	c.timer = time.AfterFunc(at.Sub(now), c.onTimer)
+}
+
+func (c *circuit) disarm() {
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
+}
+
+func (c *circuit) onTimer() {
+	c.mu.Lock()
+	c.timer = nil
+	c.state.tick(c, time.Now())
+	c.mu.Unlock()
+	c.breaker.tell()
+}
+
+// waiter is a message that is held in the breaker.
+type waiter struct {
+	p       *passage
+	element *list.Element // nil when it may go on
+	goOn    chan struct{}
+}
+
+// join puts a message at the end of the queue. So those that are held try in turn.
+func (c *circuit) join(p *passage) *waiter {
+	w := &waiter{p: p, goOn: make(chan struct{})}
+	w.element = c.queue.PushBack(w)
+	return w
+}
+
+// leave takes a message out of the queue. It reports false if the message may go on.
+func (c *circuit) leave(w *waiter) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.element == nil {
+		return false
+	}
+	c.queue.Remove(w.element)
+	w.element = nil
+	return true
+}
+
+// maxLooked bounds the search for a probe.
+const maxLooked = 1000
+
+// release lets the first message in the queue go on. It reports false if there is none. A probe is the first one that
+// has not failed lately: where some messages are at fault themselves, those that wait longest are such messages.
+func (c *circuit) release(probe bool) bool {
+	next := c.queue.Front()
+	if next == nil {
+		return false
+	}
+	for e, n := next, 0; probe && e != nil && n < maxLooked; e, n = e.Next(), n+1 {
+		if c.window.messages.Get(e.Value.(*waiter).p.of) == nil {
+			next = e
+			break
+		}
+	}
+	w := c.queue.Remove(next).(*waiter)
+	w.element = nil
+	w.p.begin(c, probe)
+	close(w.goOn)
+	return true
+}
+
+// shut returns a channel that is closed when a subscription may take messages again.
+func (c *circuit) shut() <-chan struct{} {
+	if c.reopen == nil {
+		c.reopen = make(chan struct{})
+	}
+	return c.reopen
+}
+
+func (c *circuit) openValves() {
+	if c.reopen != nil {
+		close(c.reopen)
+		c.reopen = nil
+	}
+}
