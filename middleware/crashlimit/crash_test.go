@@ -162,30 +162,3 @@ func TestOneLetterWhileTheOffsetIsOpen(t *testing.T) {
 		testkit.Equal(t, "marks after an orderly end", len(pairs(db, marksByID+` HAVING id = 'a'`)), 0)
 	})
 }
-
-// Feature D10: a person who decides that a message that ended processes is handled again has its marks forgotten, those
-// of a letter too.
-func TestForget(t *testing.T) {
-	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		db, o := prepare(t, d, address)
-		o.Deadly, o.Exit = true, true
-		for range 4 {
-			testkit.Equal(t, "exit code", o.run(t), deadlyExit)
-		}
-		o.Deadly, o.Open, o.Exit = false, true, false
-		testkit.Must(db.Exec(`INSERT INTO todo (id, done) VALUES ('b', 0)`))
-		c := o.start(t)
-		c.wantLine(t, "handling b")
-		testkit.Equal(t, "letter", pairs(db, lettersByID)["a"], "max_delivery_count_exceeded")
-		c.kill()
-		c.wait()
-		store := storeOn(t, db)
-		testkit.NoError(t, store.Forget(t.Context(), "another", "a"))
-		testkit.NoError(t, store.Forget(t.Context(), "billing", "b"))
-		testkit.Equal(t, "marks", pairs(db, marksByID)["a"], "4") // with the letter's
-		testkit.NoError(t, store.Forget(t.Context(), "billing", "a"))
-		o.Open, o.Exit = false, true
-		testkit.Equal(t, "exit code", o.run(t), 0)
-		testkit.Equal(t, "effects", pairs(db, effectsByID)["a"], "1")
-	})
-}

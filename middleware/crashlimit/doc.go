@@ -31,10 +31,9 @@
 // cannot be placed does not end another process. They stay for 10 minutes more, or until the process ends in order: an
 // ack can be lost with the process, because Kafka's client commits once a second, and the next message may end the
 // process. The message then comes again, and is acked, because a mark says that its letter has its place. It has a
-// second letter only if the process ended before that mark was written, or if its content is another. The subscribers of wmkafka, wmamqp
-// and wmsql place a refused message, and settle it at the broker, before they deliver the next one. The count
-// x-redrive-count is part of a mark's key: a redriven message starts at zero. Store.Forget
-// removes the marks of a message.
+// second letter only if the process ended before that mark was written, or if its content is another. The subscribers
+// of wmkafka, wmamqp and wmsql place a refused message, and settle it at the broker, before they deliver the next one.
+// The count x-redrive-count is part of a mark's key: a redriven message starts at zero.
 //
 // # What does not count
 //

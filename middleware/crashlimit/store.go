@@ -3,11 +3,9 @@ package crashlimit
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,
@@ -40,18 +38,6 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 		s.timeout *= 5 // a statement waits in a row with the claims of handlers
 	}
 	return s, nil
-}
-
-// Forget removes the marks of a message, so that its handler is called again. It is for a person who decides that the
-// message is handled once more. The consumer is the name of the handler, and the key what Config.Key returns: by
-// default the message's id. A process that handles the message meanwhile does not count.
-func (s *Store) Forget(ctx context.Context, consumer, key string) error {
-	m := mark{consumer: database.Column(consumer), id: database.Column(key)}
-	_, err := s.db.Exec(ctx, s.statements.forgetMarks, s.key(m)[:3]...)
-	if err != nil {
-		return fmt.Errorf("crashlimit: forget the marks of message %s: %w", boundedtext.Text(key, 128), err)
-	}
-	return nil
 }
 
 // store is what a Limit asks of its Store.

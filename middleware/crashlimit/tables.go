@@ -23,7 +23,6 @@ var tables = []schema.Table{
 type statements struct {
 	register, beat, others, lose, forget, signOff string
 	enter, marks, clear, clearOwn, leave, sweep   string
-	forgetMarks                                   string
 }
 
 // ofMessage has the arguments of Store.key.
@@ -53,13 +52,11 @@ WHERE service = ? AND id <> ?`),
 		forget:  db.Statement(`DELETE FROM spillway_processes WHERE id = ? AND lost_at IS NOT NULL`),
 		signOff: db.Statement(`DELETE FROM spillway_processes WHERE id = ?`),
 
-		enter:       db.Statement(enter),
-		marks:       db.Statement(`SELECT delivery, process FROM spillway_deliveries` + ofMessage + ` ORDER BY delivery`),
-		clear:       db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND delivery <= ?`),
-		clearOwn:    db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND process = ?`),
-		forgetMarks: db.Statement(`DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ?`),
-
-		leave: db.Statement(`DELETE FROM spillway_deliveries WHERE process = ?`),
-		sweep: db.Statement(sweep),
+		enter:    db.Statement(enter),
+		marks:    db.Statement(`SELECT delivery, process FROM spillway_deliveries` + ofMessage + ` ORDER BY delivery`),
+		clear:    db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND delivery <= ?`),
+		clearOwn: db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND process = ?`),
+		leave:    db.Statement(`DELETE FROM spillway_deliveries WHERE process = ?`),
+		sweep:    db.Statement(sweep),
 	}
 }
