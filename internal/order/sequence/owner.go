@@ -3,10 +3,12 @@ package sequence
 import (
 	"container/heap"
 	"context"
+	"database/sql"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
@@ -226,4 +228,257 @@ func (h *byDue) Pop() any {
 	(*h)[last], *h = nil, (*h)[:last]
 	l.index = -1
 	return l
+}
+
+// Limits bound what is parked. The zero value has the defaults.
+type Limits struct {
+	Messages, All          int   // of a key, and of a source
+	MessageBytes, AllBytes int64 // payloads, ids and keys, and 1 KiB for each message
+}
+
+// defaultLimits are what a source catches up with in minutes when its handler is repaired: a new owner reads one row
+// for each key, and a key is drained one message at a time. What is behind them waits where it is cheaper: in the
+// broker.
+var defaultLimits = Limits{Messages: 10_000, All: 100_000, MessageBytes: 256 << 20, AllBytes: 1 << 30}
+
+// Admit waits until a further message of the lane can be parked, if that should be necessary. A subscriber calls it
+// before it takes the message up, in no lane: what is parked must be drained meanwhile. The source then waits, and
+// nothing is overtaken. The messages that were taken up before are parked behind the limit. It reports false if ctx
+// ends.
+func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
+	if !o.IsFull(lane) {
+		return true
+	}
+	o.SayFull(true)
+	for o.isFull(lane) {
+		again := time.NewTimer(lookEvery)
+		select {
+		case <-o.room:
+		case <-again.C: // a person or an erasure may have deleted some
+			o.recount(ctx)
+		case <-ctx.Done():
+		}
+		again.Stop()
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	o.SayFull(false)
+	return true
+}
+
+// IsFull reports whether no further message of the lane can be parked now, for a subscriber that cannot wait in Admit.
+func (o *Owner) IsFull(lane []byte) bool { return o.count.Load() > 0 && o.isFull(lane) }
+
+// SayFull writes to the log that the source waits for room, or has it again.
+func (o *Owner) SayFull(full bool) {
+	event := logging.SequencesHaveRoom
+	if full {
+		event = logging.SequencesFull
+	}
+	event.Write(o.Logger, nil, o.fields())
+}
+
+func (o *Owner) isFull(lane []byte) bool {
+	most := o.Limits
+	if most == (Limits{}) {
+		most = defaultLimits
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.total.messages >= most.All || o.total.bytes >= most.AllBytes {
+		return true
+	}
+	l := o.lanes[string(lane)]
+	return lane != nil && l != nil && (l.messages >= most.Messages || l.bytes >= most.MessageBytes)
+}
+
+// addLocked changes the load of a lane. A lost answer can have let a row be counted twice, until the next count.
+func (o *Owner) addLocked(l *Lane, rows load) {
+	before := l.load
+	l.messages, l.bytes = max(0, l.messages+rows.messages), max(0, l.bytes+rows.bytes)
+	o.total.messages += l.messages - before.messages
+	o.total.bytes += l.bytes - before.bytes
+	if rows.messages < 0 {
+		select {
+		case o.room <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// recount reads from the database how much is parked.
+func (o *Owner) recount(ctx context.Context) {
+	all, err := o.store.Load(ctx, o.of)
+	if err != nil {
+		return // a drain says so
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	found := make(map[string]load, len(all))
+	for _, w := range all {
+		found[string(w.Lane)] = w.load
+	}
+	for key, l := range o.lanes {
+		now := found[key]
+		o.addLocked(l, load{now.messages - l.messages, now.bytes - l.bytes})
+	}
+}
+
+// DrainAll calls add with each lane whose parked messages are due, until ctx ends or add returns an error. add puts the
+// lane among the others of the subscriber, so that no message of its key runs beside the call of Drain.
+func (o *Owner) DrainAll(ctx context.Context, add func(*Lane) error) {
+	for {
+		l := o.Next(ctx)
+		if l == nil || add(l) != nil {
+			return
+		}
+	}
+}
+
+// lookAgain is when a lane is looked at again whose first message is held.
+const lookAgain = time.Minute
+
+// Drain passes on the first messages that are parked in a lane, one after the other, until one must wait. Then those
+// that have come from the source meanwhile are appended: they would fill the lanes otherwise.
+//
+// deliver delivers a message until it is acked and its chain has returned: it is passed, with its outputs published, or
+// waits again. Neither is for a source that was lost meanwhile. No message begins when taking has ended. A row goes
+// until work ends.
+func (o *Owner) Drain(taking, work context.Context, l *Lane, deliver func(*Row) (passed, again bool)) {
+	seen := o.seen()
+	rows, ok := o.Heads(taking, l)
+	if !ok {
+		return
+	}
+	if len(rows) == 0 {
+		o.leave(l, seen)
+		return
+	}
+	for _, row := range rows {
+		switch {
+		case seen == 0 && !o.takes(taking, row): // it is another one's, as far as this process knows
+			o.leave(l, seen)
+			return
+		case row.Held:
+			o.Later(l, time.Now().Add(lookAgain))
+			return
+		case time.Until(row.Due) > 0:
+			o.Later(l, row.Due)
+			return
+		case taking.Err() != nil:
+			return
+		}
+		stop := o.atWork(work, row)
+		passed, again := deliver(row)
+		stop()
+		switch {
+		case again:
+			o.Later(l, row.Due)
+			return
+		case !passed || !o.Delete(work, row):
+			return
+		}
+	}
+	o.Later(l, time.Now())
+}
+
+// Parked returns the delivery of a parked message, and ctx as its handler gets it. It opens the message.
+func (o *Owner) Parked(ctx context.Context, row *Row) (Delivery, context.Context) {
+	if stage := o.Open(row.Msg); stage > 0 {
+		ctx = chain.WithReentry(ctx, &chain.Reentry{Topic: o.of.Topic, Stage: stage, Released: row.DecidedAt})
+	}
+	return Delivery{Owner: o, Lane: row.Lane, RecordKey: row.RecordKey, Position: row.Position, SentAt: row.SentAt,
+		Row: row}, ctx
+}
+
+// StandBy drains what its owner left behind, until the source is looked at by Load, or ctx ends. It is for a process
+// that does not know whether the source is its own: any process may drain, as doc.go says. So that two seldom do
+// the same, it takes a lane whose first message is due for longer than Late, and who is at work on a message says so
+// in that time.
+func (o *Owner) StandBy(ctx context.Context) {
+	for wait.For(ctx, o.Late/3) {
+		all, err := o.store.late(ctx, o.of, o.Late)
+		if err != nil && ctx.Err() == nil {
+			logging.SequencesAway.Write(o.Logger, err, o.fields())
+		}
+		o.mu.Lock()
+		looked := o.looks > 0
+		for _, lane := range all {
+			if !looked {
+				o.noteLocked(lane, time.Now(), load{})
+			}
+		}
+		o.mu.Unlock()
+		if looked {
+			return
+		}
+	}
+}
+
+// seen is how often the source was looked at.
+func (o *Owner) seen() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.looks
+}
+
+// leave forgets a lane that had no row, or none for a process that stands by. What was looked at since then may have
+// one: then the lane is looked at again.
+func (o *Owner) leave(l *Lane, seen int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.looks != seen {
+		o.laterLocked(l, time.Now())
+		return
+	}
+	delete(o.lanes, string(l.Key))
+	o.count.Add(-1)
+	o.addLocked(l, load{-l.messages, -l.bytes})
+}
+
+// takes reports whether a process that stands by has a message for itself.
+func (o *Owner) takes(ctx context.Context, row *Row) bool {
+	taken := false
+	return !row.Held && o.insist(ctx, func() error {
+		n, err := o.store.touch(ctx, o.of, row, o.Late)
+		taken = n > 0
+		return err
+	}) && taken
+}
+
+// atWork says again and again that the process is at work on a message, until stop is called.
+func (o *Owner) atWork(ctx context.Context, row *Row) (stop func()) {
+	if o.Late == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for wait.For(ctx, o.Late/3) {
+			_, _ = o.store.touch(ctx, o.of, row, 0) // the next time will do
+		}
+	}()
+	return cancel
+}
+
+// late returns the sequences whose first message is due for longer than late, and not held.
+func (s *Store) late(ctx context.Context, of Source, late time.Duration) (lanes [][]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	err = s.db.QueryPlanned(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
+		var lane []byte
+		err := rows.Scan(&lane)
+		lanes = append(lanes, notNil(lane))
+		return err
+	}, s.db.Statement(`SELECT p.lane FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq FROM spillway_parked WHERE source = ?
+GROUP BY lane) first ON first.seq = p.seq WHERE p.due_at < now_us() - ? AND `+isHeld+` = 0`), []byte(of.hash(s.service)), late.Microseconds())
+	return lanes, err
+}
+
+// touch writes that a message is due now, if it was due for longer than late.
+func (s *Store) touch(ctx context.Context, of Source, row *Row, late time.Duration) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	defer cancel()
+	return s.db.Exec(ctx, s.db.Statement(`UPDATE spillway_parked SET due_at = now_us() WHERE source = ? AND position = ?
+AND fingerprint = ? AND due_at < now_us() - ?`), append(s.message(of, row), late.Microseconds())...)
 }
