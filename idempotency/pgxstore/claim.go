@@ -31,12 +31,11 @@ const (
 
 // claim is a transaction that begins and ends with one round trip each.
 type claim struct {
-	row     keytable.Row
-	session keytable.Session
-	conn    *sql.Conn
-	handle  tx
-	asked   *sql.Tx // by a handler that needs one
-	lost    bool
+	row    keytable.Row
+	conn   *sql.Conn
+	handle tx
+	asked  *sql.Tx // by a handler that needs one
+	lost   bool
 }
 
 // newClaim enters the key. A key that is there, and a connection of another driver, are left to package postgresclaim.
@@ -83,13 +82,10 @@ func (c *claim) enter(ctx context.Context) (entered bool, err error) {
 	var all pgx.Batch
 	all.Queue(begin)
 	all.Queue(mark)
-	text, args := keytable.StatementPostgres(c.row)
-	all.Queue(text, args...).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&c.session.ID, &c.session.Role, &c.session.SearchPath)
-		if entered = err == nil; errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		return err
+	text, args := keytable.InsertPostgres(c.row)
+	all.Queue(text, args...).Exec(func(tag pgconn.CommandTag) error {
+		entered = tag.RowsAffected() > 0
+		return nil
 	})
 	return entered, c.sendBatch(ctx, &all)
 }
@@ -183,20 +179,17 @@ func (c *claim) commit(outputs []byte) error {
 
 // record records outputs, under the settings with which the key was entered. They hold when the next statement is read.
 func (c *claim) record(ctx context.Context, outputs []byte) error {
-	var first, second pgx.Batch
-	first.Queue(proof)
-	text, args := c.session.Statement()
-	first.Queue(text, args...)
-	if err := c.sendBatch(ctx, &first); err != nil {
+	if err := c.send(proof + "; " + keytable.RestorePostgres); err != nil {
 		return err
 	}
-	second.Queue(keytable.RecordPostgres, outputs, c.row.Consumer, c.row.ID).Exec(func(tag pgconn.CommandTag) error {
+	var all pgx.Batch
+	all.Queue(keytable.RecordPostgres, outputs, c.row.Consumer, c.row.ID).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
 			return keytable.ErrGone
 		}
 		return nil
 	})
-	return c.sendBatch(ctx, &second)
+	return c.sendBatch(ctx, &all)
 }
 
 // refused is the error of a commit that failed with err, or nil.

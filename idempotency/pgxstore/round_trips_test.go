@@ -29,7 +29,7 @@ func TestRoundTrips(t *testing.T) {
 		{"sql", "", write, []string{begins, "begin", effect, "proof", "commit"}},
 		{"nothing said", "", func(*message.Message) ([]*message.Message, error) { return nil, nil }, []string{begins, commits}},
 		{"outputs", "", func(*message.Message) ([]*message.Message, error) { return []*message.Message{newMessage("")}, nil },
-			[]string{begins, "proof + settings", "record", "COMMIT"}},
+			[]string{begins, "proof; restore", "record", "COMMIT"}},
 		{"fails", "", func(msg *message.Message) ([]*message.Message, error) {
 			return nil, testkit.Err(pgxstore.Tx(msg.Context()).Exec(msg.Context(), `INSERT nonsense`))
 		}, []string{begins, `INSERT nonsense`, "undo; ROLLBACK"}},
@@ -90,11 +90,14 @@ func (t *trace) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // short names the statements of a claim.
 func short(text string) string {
 	if one, two, ok := strings.Cut(text, "; "); ok {
+		if strings.HasPrefix(two, "SELECT set_config") {
+			two = "restore"
+		}
 		return short(one) + "; " + two
 	}
 	for begin, name := range map[string]string{
 		"BEGIN ISOLATION LEVEL READ COMMITTED": "begin", "SAVEPOINT spillway_key": "mark", "RELEASE SAVEPOINT spillway_key": "proof",
-		"ROLLBACK TO SAVEPOINT spillway_key": "undo", "INSERT INTO spillway_keys": "enter", "SELECT set_config": "settings",
+		"ROLLBACK TO SAVEPOINT spillway_key": "undo", "INSERT INTO spillway_keys": "enter",
 		"UPDATE spillway_keys SET outputs": "record",
 	} {
 		if strings.HasPrefix(text, begin) {

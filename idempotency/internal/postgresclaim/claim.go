@@ -23,7 +23,6 @@ type Claim struct {
 	row      keytable.Row
 	conn     *sql.Conn
 	tx       *sql.Tx
-	session  keytable.Session // as it was when the key was entered
 	recorded *keytable.Record // the key was there already
 	ended    bool
 	stuck    bool // database/sql waits for the handler
@@ -64,7 +63,7 @@ func (c *Claim) begin(ctx context.Context) (err error) {
 	// A handler that acks its message ends ctx, and not the transaction.
 	c.tx, err = c.conn.BeginTx(context.WithoutCancel(ctx), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err == nil {
-		c.session, c.recorded, err = keytable.EnterPostgres(ctx, c.tx, c.row)
+		c.recorded, err = keytable.EnterPostgres(ctx, c.tx, c.row)
 	}
 	if err == nil {
 		return nil
@@ -107,7 +106,7 @@ func (c *Claim) Commit(outputs []byte) error {
 
 // record records the outputs, if any, and makes sure that the transaction is still the one that entered the key.
 func (c *Claim) record(ctx context.Context, outputs []byte) error {
-	now, err := keytable.SessionPostgres(ctx, c.tx)
+	ours, err := keytable.ProvePostgres(ctx, c.tx, c.row, len(outputs) > 0)
 	switch {
 	case postgres.State(err) == postgres.FailedTransaction:
 		return fmt.Errorf("%w: %w", ErrAborted, err)
@@ -117,15 +116,10 @@ func (c *Claim) record(ctx context.Context, outputs []byte) error {
 		return fmt.Errorf("look at the transaction (where rows are open, close them before the handler returns): %w", err)
 	case err != nil:
 		return fmt.Errorf("look at the transaction: %w", err)
-	case now.ID != c.session.ID:
+	case !ours:
 		return fmt.Errorf("the key is not this transaction's: the handler ended the one it was given: %w", sql.ErrTxDone)
 	case len(outputs) == 0: // then NULL stands there already
 		return nil
-	}
-	if now != c.session { // the handler changed the settings under which our table is found
-		if err := c.session.Restore(ctx, c.tx); err != nil {
-			return fmt.Errorf("set role and search_path back: %w", err)
-		}
 	}
 	if err := keytable.InPostgres.RecordOutputs(ctx, c.tx, c.row, outputs, 0); err != nil {
 		return fmt.Errorf("record the outputs: %w", err)

@@ -6,65 +6,60 @@ import (
 	"errors"
 )
 
-// Session is what a claim in PostgreSQL must find again at its end: its transaction, and the settings under which the
-// table of keys is found and may be used.
-type Session struct {
-	ID               int64
-	Role, SearchPath string
-}
-
+// With the key a claim in PostgreSQL notes in settings of its transaction which key it is, and under which role and
+// search_path the table is found. The settings end with the transaction. So they prove, before the commit, that it is
+// the one that entered the key; and a handler may set role and search_path.
 const (
-	session = `txid_current(), current_setting('role'), current_setting('search_path')`
-	restore = `SELECT set_config('role', $1, true), set_config('search_path', $2, true)`
+	notes = `set_config('spillway.role', current_setting('role'), true),
+set_config('spillway.search_path', current_setting('search_path'), true)`
+	noted = `current_setting('spillway.key', true) = ($1::bigint)::text`
+
+	// RestorePostgres sets role and search_path back.
+	RestorePostgres = `SELECT set_config('role', current_setting('spillway.role'), true),
+set_config('search_path', current_setting('spillway.search_path'), true)`
 )
 
-// EnterOncePostgres and EnterHigherPostgres enter a row: consumer, id, applied_at, fingerprint, version, nonce. They
-// return the Session, or no row if the key is there, with the same version or a higher one.
 var (
-	EnterOncePostgres   = InPostgres.enter + ` RETURNING ` + session
-	EnterHigherPostgres = InPostgres.upsert + ` RETURNING ` + session
+	enterNoted  = InPostgres.enter + ` RETURNING set_config('spillway.key', ($6::bigint)::text, true), ` + notes
+	upsertNoted = InPostgres.upsert + ` RETURNING set_config('spillway.key', ($6::bigint)::text, true), ` + notes
+
+	// RecordPostgres records outputs: outputs, consumer, id.
+	RecordPostgres = InPostgres.record
 )
 
-// StatementPostgres returns the statement that enters the row, and its arguments.
-func StatementPostgres(row Row) (text string, args []any) {
-	text = EnterOncePostgres
+// InsertPostgres returns the statement that enters the row, and its arguments. It changes nothing where the key is there
+// with the same version or a higher one.
+func InsertPostgres(row Row) (text string, args []any) {
+	text = enterNoted
 	if row.Versioned {
-		text = EnterHigherPostgres
+		text = upsertNoted
 	}
 	return text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
 }
 
-// EnterPostgres is Dialect.Enter, with the Session.
-func EnterPostgres(ctx context.Context, tx Querier, row Row) (s Session, record *Record, err error) {
-	text, args := StatementPostgres(row)
-	err = tx.QueryRowContext(ctx, text, args...).Scan(&s.ID, &s.Role, &s.SearchPath)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return s, nil, err
+// EnterPostgres is Dialect.Enter, with the notes.
+func EnterPostgres(ctx context.Context, tx Querier, row Row) (*Record, error) {
+	text, args := InsertPostgres(row)
+	entered, err := InPostgres.change(ctx, tx, text, args...)
+	if err != nil || entered {
+		return nil, err
 	}
-	record, err = InPostgres.Resolve(ctx, tx, row)
+	record, err := InPostgres.Resolve(ctx, tx, row)
 	if errors.Is(err, sql.ErrNoRows) { // it was purged in between
 		record, err = InPostgres.Enter(ctx, tx, row)
 	}
 	if err == nil && record == nil {
-		s, err = SessionPostgres(ctx, tx)
+		_, err = tx.ExecContext(ctx, `SELECT set_config('spillway.key', ($1::bigint)::text, true), `+notes, row.Nonce)
 	}
-	return s, record, err
+	return record, err
 }
 
-// SessionPostgres reads the Session.
-func SessionPostgres(ctx context.Context, tx Querier) (s Session, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT `+session).Scan(&s.ID, &s.Role, &s.SearchPath)
-	return s, err
+// ProvePostgres reports whether the transaction is the one that entered the row. If restore is set, it sets role and
+// search_path back.
+func ProvePostgres(ctx context.Context, tx Querier, row Row, restore bool) (bool, error) {
+	text := `SELECT 1 WHERE ` + noted
+	if restore {
+		text = RestorePostgres + ` WHERE ` + noted
+	}
+	return InPostgres.change(ctx, tx, text, row.Nonce)
 }
-
-// Restore sets the settings for the rest of the transaction.
-func (s Session) Restore(ctx context.Context, tx Querier) error {
-	text, args := s.Statement()
-	return tx.QueryRowContext(ctx, text, args...).Scan(new(string), new(string))
-}
-
-// Statement is what Restore says.
-func (s Session) Statement() (text string, args []any) { return restore, []any{s.Role, s.SearchPath} }
-
-// RecordPostgres is the statement that records outputs: outputs, consumer, id.
-var RecordPostgres = InPostgres.record

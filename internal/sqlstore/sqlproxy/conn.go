@@ -19,15 +19,6 @@ type Owner interface {
 	Failed(ctx context.Context, err error) error
 }
 
-// Carrier is an Owner that can run a statement without rows itself, together with some of its own.
-type Carrier interface {
-	// Enter is called before a statement is prepared. An error refuses that.
-	Enter(ctx context.Context) error
-	// Carry is called before Before. If it has run the statement, Before is not called. An error refuses the statement.
-	Carry(ctx context.Context, statement string, args []driver.NamedValue) (result driver.Result, carried bool,
-		err error)
-}
-
 // Nesting is an Owner whose user begins transactions inside of the owner's: at savepoints.
 type Nesting interface {
 	Owner
@@ -120,7 +111,7 @@ func (c *Conn) bind(ctx context.Context) (context.Context, func()) {
 	return bound, func() { stop(); cancel() }
 }
 
-// exec runs a statement without rows. A statement that was prepared is not the owner's to carry.
+// exec runs a statement without rows.
 func (c *Conn) exec(ctx context.Context, in call, work work) (driver.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,13 +120,6 @@ func (c *Conn) exec(ctx context.Context, in call, work work) (driver.Result, err
 	}
 	ctx, release := c.bind(ctx)
 	defer release()
-	if carrier, ok := c.owner.(Carrier); ok && in.stmt == nil {
-		c.broken = true // a driver may panic in the owner's statements too
-		result, carried, err := carrier.Carry(ctx, in.statement, in.args)
-		if c.broken = false; carried || err != nil {
-			return result, err
-		}
-	}
 	if err := c.beforeLocked(ctx, in); err != nil {
 		return nil, err
 	}

@@ -93,9 +93,6 @@ type Transaction struct {
 // Tx is for the user. Its Commit and Rollback end nothing but itself.
 func (t *Transaction) Tx() *sql.Tx { return t.tx }
 
-// Use exchanges the connection. It is for an owner's Carry or Before, when no statement has run.
-func (t *Transaction) Use(conn *sql.Conn) { t.c.conn = conn }
-
 // State is how a user left a transaction.
 type State struct {
 	// Ended says that the user called Commit or Rollback.

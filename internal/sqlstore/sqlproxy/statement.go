@@ -35,13 +35,6 @@ func (v view) PrepareContext(ctx context.Context, query string) (driver.Stmt, er
 	}
 	ctx, release := c.bind(ctx)
 	defer release()
-	if carrier, ok := c.owner.(Carrier); ok {
-		c.broken = true
-		err := carrier.Enter(ctx)
-		if c.broken = false; err != nil {
-			return nil, err
-		}
-	}
 	out, err := c.useLocked(ctx, call{statement: query}, func(c *call, conn driver.Conn) (err error) {
 		if preparer, ok := conn.(driver.ConnPrepareContext); ok {
 			c.stmt, err = preparer.PrepareContext(c.ctx, c.statement)
