@@ -43,34 +43,39 @@ func (r *rounds) standing(ctx context.Context, p *Policy) error {
 	if err := c.seen(ctx, p.Name); err != nil {
 		return err
 	}
-	f := p.Filter
-	f.Limit = letters.MaxListed
-	causes, err := c.store.Groups(ctx, f)
-	for _, of := range causes {
-		if err != nil || ctx.Err() != nil {
-			break
+	for skip := 0; ; skip += letters.MaxListed { // behind the largest there may be causes of another topic
+		causes, err := c.store.Inside().CausesBySize(ctx, p.Filter, skip, letters.MaxListed)
+		for _, cause := range causes {
+			if err != nil || ctx.Err() != nil {
+				return err
+			}
+			var over bool
+			if over, err = r.standingFor(ctx, p, cause); over {
+				return err
+			}
 		}
-		if !r.dueNow(p.Name+" "+of.Cause, causePolls) {
-			continue
-		}
-		request := p.request(of.Cause)
-		var fresh bool
-		if fresh, err = c.fresh(ctx, &request); err != nil || !fresh {
-			continue
-		}
-		var id string
-		var over bool
-		var last int64
-		if id, last, over, err = c.decide(ctx, p, of.Cause, &request); err != nil || over {
-			break
-		}
-		if id != "" {
-			logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
-				logging.CauseHash: of.Cause})
-			err = c.selectLetters(ctx, id, &request, 0, last)
+		if err != nil || len(causes) < letters.MaxListed {
+			return err
 		}
 	}
-	return err
+}
+
+// standingFor looks at one cause. It reports whether the policy can start nothing more now.
+func (r *rounds) standingFor(ctx context.Context, p *Policy, cause string) (over bool, err error) {
+	if !r.dueNow(p.Name+" "+cause, causePolls) {
+		return false, nil
+	}
+	c, request := r.all, p.request(cause)
+	if fresh, err := c.fresh(ctx, &request); err != nil || !fresh {
+		return false, err
+	}
+	id, last, over, err := c.decide(ctx, p, cause, &request)
+	if err != nil || over || id == "" {
+		return over, err
+	}
+	logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
+		logging.CauseHash: cause})
+	return false, c.selectLetters(ctx, id, &request, 0, last)
 }
 
 // fresh reports whether a campaign of a policy would have a letter.
