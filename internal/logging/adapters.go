@@ -26,7 +26,7 @@ var (
 		"A stage topic cannot be consumed yet; it is tried again each second", StageTopic, "group")
 	// each: nothing, unless it lasts
 	StageNotFetched = event(isInfo, "stage_not_fetched", "A stage topic cannot be read; it is tried again", Topic,
-		Partition, Offset, "broker")
+		Partition)
 	// each: nothing, unless it lasts
 	StageNotMarked = event(isInfo, "stage_not_marked", "Offsets of a stage topic cannot be committed; it is tried "+
 		"again each second", StageTopic, "group")

@@ -99,11 +99,9 @@ func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegr
 		Group: group, InFlight: c.InFlight, MaxPlacing: c.MaxPlacing, MaxPlacingBytes: c.maxPlacingBytes,
 		NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
 		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Pinned: pinned, Logger: c.Logger,
-		Connect: func(strategy sarama.BalanceStrategy) (sarama.Client, func(), error) {
+		Connect: func(change func(*sarama.Config)) (sarama.Client, func(), error) {
 			config, connections := through(c.client)
-			config.Consumer.Group.Rebalance.Strategy = strategy
-			config.Consumer.Offsets.AutoCommit.Enable = false // the group has no offsets
-			config.Consumer.Return.Errors = false
+			change(config)
 			client, err := sarama.NewClient(brokers, config)
 			return client, connections.cut, err
 		},

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,13 +32,14 @@ func TestDeploy(t *testing.T) {
 	}
 	pub := testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{AllowLossyTopics: true}))
 	testkit.NoError(t, pub.InitializeTopics(names...))
+	var taken atomic.Int64
 	instance := func(log watermill.LoggerAdapter) (stop func()) {
 		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix,
 			wmkafka.SubscriberConfig{Shared: settings.Shared{Logger: log}}, wmkafka.PublisherConfig{})
 		testkit.NoError(t, err)
 		ctx, cancel := context.WithCancel(due.With(t.Context(), due.Stage{
 			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
-			Take:  func(msg *message.Message) { msg.Ack() },
+			Take:  func(msg *message.Message) { taken.Add(1); msg.Ack() },
 		}))
 		var subs []message.Subscriber
 		for _, name := range names[1:] {
@@ -71,6 +73,7 @@ func TestDeploy(t *testing.T) {
 			testkit.NoError(t, pub.Publish(names[i%len(names)], message.NewMessage(rand.Text(), nil)))
 		}
 	})
+	testkit.Eventually(t, "the first instance is a member", func() bool { return taken.Load() > 0 })
 	interrupted := func(what string) {
 		before := len(again(staged))
 		testkit.Eventually(t, what+" is a rebalance", func() bool { return len(again(staged)) > before })

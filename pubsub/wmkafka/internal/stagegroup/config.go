@@ -15,8 +15,8 @@ import (
 type Config struct {
 	// Group is the consumer group whose members share the topics.
 	Group string
-	// Connect returns a client, and a function that cuts its connections.
-	Connect func(sarama.BalanceStrategy) (sarama.Client, func(), error)
+	// Connect returns a client, and a function that cuts its connections. change is for its configuration.
+	Connect func(change func(*sarama.Config)) (sarama.Client, func(), error)
 	// InFlight is how many records of a partition are handled at the same time.
 	InFlight int
 	// MaxPlacing is how many records of a partition are taken from the first unacked one on, if that is more than

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -15,6 +16,31 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
+
+// strategy has a name that distinguishes these members from those of a Subscriber, whose offsets are elsewhere: the
+// broker refuses those of the other kind that come second.
+type strategy struct{ sarama.BalanceStrategy }
+
+const strategyName = "spillway-stages"
+
+// Name is that of the protocol of the group.
+func (strategy) Name() string { return strategyName }
+
+const (
+	// fetchWait is how long a broker may wait with a fetch: heartbeats and commits use the same connection.
+	fetchWait = 100 * time.Millisecond
+	// fetchSize is how much is fetched of a partition at a time.
+	fetchSize = 128 << 10
+)
+
+// configure changes the client's configuration.
+func configure(config *sarama.Config) {
+	config.Consumer.Group.Rebalance.Strategy = strategy{sarama.NewBalanceStrategyRoundRobin()}
+	config.Consumer.Offsets.AutoCommit.Enable = false // the group has no offsets
+	config.Consumer.Return.Errors = true
+	config.Consumer.MaxWaitTime = fetchWait
+	config.Consumer.Fetch.Default = fetchSize
+}
 
 // Group is one member of a consumer group, for any number of stage topics. It connects for the first topic, and
 // disconnects after the last.
@@ -39,8 +65,9 @@ type Topic struct {
 	Name, Group string
 	Stage       *due.Stage
 
-	ctx context.Context
-	out chan *message.Message // closed at the end
+	ctx  context.Context
+	out  chan *message.Message // closed at the end
+	told atomic.Bool           // that another has the topic
 }
 
 // Drain is how long its handlers may finish when its subscription ends.
@@ -86,7 +113,7 @@ func (g *Group) add(t *Topic) (ended <-chan struct{}, err error) {
 				return g.ended, nil
 			}
 		}
-		client, cut, err := g.config.Connect(newStrategy())
+		client, cut, err := g.config.Connect(configure)
 		if err != nil {
 			return nil, err
 		}
@@ -164,9 +191,17 @@ const (
 // run is a member until there are no topics.
 func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan<- struct{}) {
 	defer close(ended)
+	failing := make(chan struct{})
+	go func() {
+		defer close(failing)
+		for err := range group.Errors() {
+			g.fetchFailed(client, err)
+		}
+	}()
 	defer func() {
 		_ = group.Close()
 		_ = client.Close()
+		<-failing
 		g.sayGone()
 	}()
 	for pause := minPause; ; {
@@ -183,8 +218,9 @@ func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan
 		began := time.Now()
 		err := errNoTopic
 		if len(topics) > 0 {
-			member := &membership{group: g, client: client, version: version, topics: topics, missing: missing}
+			member := newSession(g, group, client, version, topics, missing)
 			err = group.Consume(ctx, slices.Sorted(maps.Keys(topics)), member)
+			member.cancel()
 		}
 		interrupted := ctx.Err() != nil
 		cancel()
@@ -203,6 +239,26 @@ func (g *Group) run(group sarama.ConsumerGroup, client sarama.Client, ended chan
 			pause = min(2*pause, maxPause)
 		}
 	}
+}
+
+// fetchFailed makes the member join again if a topic is gone. Other errors of fetches pass.
+func (g *Group) fetchFailed(client sarama.Client, err error) {
+	of := (*sarama.ConsumerError)(nil)
+	if !errors.As(err, &of) || of.Topic == "" {
+		return // of the group: fails has it
+	}
+	logging.StageNotFetched.Write(g.config.Logger, of.Err,
+		logging.Fields{logging.Topic: of.Topic, logging.Partition: of.Partition})
+	if errors.Is(client.RefreshMetadata(of.Topic), sarama.ErrUnknownTopicOrPartition) {
+		g.again()
+	}
+}
+
+// again makes the member join again, with the topics that are there then.
+func (g *Group) again() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.change()
 }
 
 var errNoTopic = errors.New("no stage topic exists; create them")

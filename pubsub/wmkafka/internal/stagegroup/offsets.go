@@ -15,72 +15,75 @@ const (
 	// keepEvery is how often offsets are committed that have changed, and topics looked at that others have.
 	keepEvery = time.Second
 	// renewEvery is how often all offsets are committed. So a late commit of an expelled member, which is too low, does
-	// not stay. And a broker forgets the offsets of a group without members after seven days.
+	// not stay.
 	renewEvery = time.Minute
 )
 
-// keep takes over topics and commits offsets until the session ends.
+// keep asks whether this is still a member, and commits, until the session ends. It makes the group join again when a
+// topic can be taken over, or a missing one is there.
 func (s *session) keep() {
-	renewed := time.Now()
-	for steady := s.steady(); ; {
-		if s.takeOver(); s.ctx.Err() != nil {
+	for renewed := time.Now(); wait.For(s.ctx, keepEvery); {
+		if !s.isMember() {
+			continue
+		}
+		all := time.Since(renewed) > renewEvery
+		if all {
+			renewed = time.Now()
+		}
+		s.commit(all)
+		if s.canTakeMore() {
+			s.group.again()
 			return
 		}
-		if steady.goesOn() {
-			now := time.Now()
-			renew := now.Sub(renewed) > renewEvery
-			if renew {
-				renewed = now
-			}
-			s.commit(renew)
-		}
-		if !wait.For(s.ctx, keepEvery) {
-			return
+		for _, p := range s.parts() {
+			p.ring() // in case that it was not known for a time
 		}
 	}
 }
 
-// takeOver consumes the topics whose own groups have no members, and makes the group join again when a missing topic is
-// there.
-func (s *session) takeOver() {
-	s.mu.Lock()
-	waiting := s.waiting
-	s.waiting = nil
-	s.mu.Unlock()
-	for _, c := range waiting {
-		if s.ctx.Err() != nil {
-			return
-		}
-		if err := s.takeOverOne(c); err != nil {
-			if !c.told && c.topic.ctx.Err() == nil {
-				c.told = true
-				logging.StageNotTaken.Write(s.config.Logger, err,
-					logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
-			}
-			s.mu.Lock()
-			s.waiting = append(s.waiting, c)
-			s.mu.Unlock()
+func (s *session) canTakeMore() bool {
+	for _, c := range s.claims {
+		if c.left.Load() && c.topic.ctx.Err() == nil && s.isFree(c) == nil {
+			return true
 		}
 	}
 	for _, topic := range s.missing {
 		if s.client.RefreshMetadata(topic) == nil {
-			s.cancelGeneration()
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// takeOver lets the partitions of a topic begin behind what is done, and reports whether the topic is this member's.
+func (s *session) takeOver(c *claim) bool {
+	err := s.isFree(c)
+	if err == nil {
+		err = s.beginAt(c)
+	}
+	if err != nil && c.topic.ctx.Err() == nil && !c.topic.told.Swap(true) {
+		logging.StageNotTaken.Write(s.config.Logger, err,
+			logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
+	}
+	if err == nil {
+		c.topic.told.Store(false)
+	}
+	return err == nil
 }
 
 var errTaken = errors.New("the topic's own consumer group has members: it is left to them, such as instances of an " +
 	"earlier version, until they have ended")
 
-func (s *session) takeOverOne(c *claim) error {
+// isFree returns an error if the topic's own group has members, or that is unknown.
+func (s *session) isFree(c *claim) error {
 	group, err := describe(s.client, c.topic.Group)
-	if err != nil {
-		return err
+	if err == nil && len(group.Members) > 0 {
+		err = errTaken
 	}
-	if len(group.Members) > 0 {
-		return errTaken
-	}
+	return err
+}
+
+func (s *session) beginAt(c *claim) error {
 	coordinator, err := s.client.Coordinator(c.topic.Group)
 	if err != nil {
 		return err
@@ -94,7 +97,6 @@ func (s *session) takeOverOne(c *claim) error {
 		_ = coordinator.Close()
 		return err
 	}
-	var parts []*part
 	for _, partition := range c.partitions {
 		block := response.GetBlock(c.topic.Name, partition)
 		if block == nil {
@@ -103,54 +105,36 @@ func (s *session) takeOverOne(c *claim) error {
 		if block.Err != sarama.ErrNoError {
 			return block.Err
 		}
-		p := &part{session: s, claim: c, partition: partition, leader: -1, next: block.Offset, committed: block.Offset,
-			fetchSize: usualFetch}
-		if p.next < 0 {
-			if p.next, err = s.client.GetOffset(c.topic.Name, partition,
-				s.client.Config().Consumer.Offsets.Initial); err != nil {
-				return err
-			}
+		if block.Offset >= 0 { // what is marked before the session begins is where it begins
+			s.of.MarkOffset(c.topic.Name, partition, block.Offset, "")
 		}
-		broker, err := s.client.Leader(c.topic.Name, partition)
-		if err != nil {
-			return err
-		}
-		p.leader = broker.ID()
-		parts = append(parts, p)
 	}
-	s.enter(c)
-	c.parts = parts
-	s.mu.Lock()
-	s.claims[c.topic.Name] = c
-	s.mu.Unlock()
-	s.lead(c.topic.Name)
 	return nil
 }
 
 // commit commits the offsets that have changed, or all.
 func (s *session) commit(all bool) {
-	s.mu.Lock()
-	requests := map[*claim]map[*part]int64{}
-	for _, c := range s.claims {
-		for _, p := range c.parts {
-			if mark := p.mark(); mark != p.committed || all {
-				if requests[c] == nil {
-					requests[c] = map[*part]int64{}
-				}
-				requests[c][p] = mark
+	marks := map[*claim]map[*part]int64{}
+	for _, p := range s.parts() {
+		p.mu.Lock()
+		if mark := p.mark(); !p.claim.left.Load() && mark >= 0 && (mark != p.committed || all) {
+			if marks[p.claim] == nil {
+				marks[p.claim] = map[*part]int64{}
 			}
+			marks[p.claim][p] = mark
 		}
+		p.mu.Unlock()
 	}
-	s.mu.Unlock()
 	var together sync.WaitGroup
-	for c, marks := range requests {
+	for c, of := range marks {
 		together.Go(func() {
-			err := s.commitOne(c, marks)
+			err := s.commitOne(c, of)
 			switch {
 			case err == nil:
 			case errors.Is(err, sarama.ErrUnknownMemberId), errors.Is(err, sarama.ErrIllegalGeneration),
 				errors.Is(err, sarama.ErrRebalanceInProgress):
-				s.leave(c)
+				c.left.Store(true) // another consumes it now
+				c.end()
 			default:
 				_ = s.client.RefreshCoordinator(c.topic.Group) // its error is that of the next try
 				logging.StageNotMarked.Write(s.config.Logger, err,
@@ -177,23 +161,46 @@ func (s *session) commitOne(c *claim, marks map[*part]int64) error {
 		return err
 	}
 	var errs []error
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for p, mark := range marks {
 		if code := response.Errors[c.topic.Name][p.partition]; code != sarama.ErrNoError {
 			errs = append(errs, code)
-		} else {
-			p.committed = mark
+			continue
 		}
+		p.mu.Lock()
+		p.committed = mark
+		p.mu.Unlock()
 	}
 	return errors.Join(errs...)
 }
 
-// leave gives a topic back that another consumes now, and waits for it again.
-func (s *session) leave(c *claim) {
-	c.cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.claims, c.topic.Name)
-	s.waiting = append(s.waiting, &claim{topic: c.topic, partitions: c.partitions})
+// describe asks a group's coordinator about the group, once more if the group has moved.
+func describe(client sarama.Client, group string) (*sarama.GroupDescription, error) {
+	for try := 1; ; try++ {
+		described, err := describeOnce(client, group)
+		if err == nil || try == 3 {
+			return described, err
+		}
+		if err := client.RefreshCoordinator(group); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func describeOnce(client sarama.Client, group string) (*sarama.GroupDescription, error) {
+	coordinator, err := client.Coordinator(group)
+	if err != nil {
+		return nil, err
+	}
+	response, err := coordinator.DescribeGroups(&sarama.DescribeGroupsRequest{Groups: []string{group}})
+	if err != nil {
+		_ = coordinator.Close()
+		return nil, err
+	}
+	if len(response.Groups) != 1 {
+		return nil, sarama.ErrIncompleteResponse
+	}
+	if err := response.Groups[0].Err; err != sarama.ErrNoError {
+		return nil, err
+	}
+	return response.Groups[0], nil
 }
