@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -125,7 +126,7 @@ func (p *plan) handle(db *sql.DB, from broker, msg *message.Message) ([]*message
 			return nil, err
 		} else if times <= fate {
 			if p.isSparse(msg.UUID) {
-				return nil, classify.Transient(errAway, classify.RetryAfter(silence))
+				return nil, classify.Transient(errAway, classify.RetryAfter(silence+rand.N(silence/10)))
 			}
 			return nil, errAway
 		}

@@ -103,15 +103,21 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 // silence is how long a source is silent until its consumer looks again at what is parked, on RabbitMQ.
 const silence = 10 * time.Second
 
-// sparse is a round of few messages. They fail once, and wait for silence. Another one comes while they are drained.
+// sparse is a round of few messages. They fail once, and wait for as long as the source must be silent. One more comes
+// while they are drained: when all were taken, the silence begins.
 func (s *setting) sparse(ctx context.Context, random *rand.Rand) error {
-	few := s.Messages + 1000
+	few := s.Messages + 500
 	if err := s.broker.produce(s.Messages, few); err != nil {
 		return err
 	}
 	s.Messages = few + 1
+	for taken := 0; taken < few && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		if settled, waiting, err := s.settled(ctx); err == nil {
+			taken = settled + waiting
+		}
+	}
 	select {
-	case <-time.After(silence + time.Second + time.Duration(random.Int64N(int64(2*time.Second)))):
+	case <-time.After(silence + time.Duration(random.Int64N(int64(time.Second)))):
 	case <-ctx.Done():
 	}
 	return s.broker.produce(few, few+1)
