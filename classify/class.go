@@ -3,7 +3,11 @@ package classify
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Class says what can be done about an error. The zero value is ClassUnknown.
@@ -148,4 +152,140 @@ func (c *Class) UnmarshalText(text []byte) error {
 		}
 	}
 	return fmt.Errorf("classify: unknown class %q: use the name of one, such as %q", text, ClassPermanent)
+}
+
+// Option adds to a mark what its class alone does not say.
+type Option func(*Verdict)
+
+// Reason sets the application's own reason code, lower case with underscores by convention.
+func Reason(code string) Option { return func(v *Verdict) { v.Reason = code } }
+
+// Description sets a sentence for the person who reads the dead letter, instead of the error's text.
+func Description(text string) Option { return func(v *Verdict) { v.Description = text } }
+
+// RetryAfter sets the least time to wait before the next attempt, as HTTP's Retry-After does (RFC 9110, 10.2.3).
+func RetryAfter(d time.Duration) Option { return func(v *Verdict) { v.RetryAfter = d } }
+
+// RetryAfterHeader is RetryAfter with the value of HTTP's header Retry-After: a number of seconds, or a date. Another
+// value, and a date that has passed, say nothing.
+func RetryAfterHeader(value string) Option {
+	return func(v *Verdict) {
+		if wait := parseRetryAfter(value, time.Now()); wait > 0 {
+			v.RetryAfter = wait
+		}
+	}
+}
+
+// Transient marks err as passing with time. A nil err stays nil, here and in every mark.
+func Transient(err error, opts ...Option) error { return mark(err, ClassTransient, opts) }
+
+// NotNow marks err as no failure: a lock is held, a breaker is open, a tenant is paused. The message is held and
+// handled again, or nacked and redelivered; neither counts as an attempt. middleware.Retry does this for an hour; after
+// that err is transient, and counts. RetryAfter sets the minimum wait. A rule can return the same:
+// Verdict{Class: ClassTransient, NotNow: true}.
+func NotNow(err error, opts ...Option) error {
+	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
+}
+
+// Away marks err as not about the message: something that the handler needs is away, so other messages would fail too.
+// It is transient. A breaker holds messages after such an error instead of trying each one, and RetryAfter sets
+// the least time for which it holds them. Without a breaker the mark means the same as Transient. Built-in knowledge
+// sets it for errors that say so, such as a refused connection: mark those Transient if only this message's own server
+// is away, such as a customer's webhook.
+func Away(err error, opts ...Option) error {
+	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Away = true }}, opts...))
+}
+
+// Permanent marks err as not passing with time: the message is dead-lettered at once.
+func Permanent(err error, opts ...Option) error { return mark(err, ClassPermanent, opts) }
+
+// Invalid marks the message itself as unacceptable: it is dead-lettered at once, among the invalid messages.
+func Invalid(err error, opts ...Option) error { return mark(err, ClassInvalid, opts) }
+
+// Discard marks the message as one that may be dropped: it is acked and counted, and kept nowhere.
+func Discard(err error, opts ...Option) error { return mark(err, ClassDiscard, opts) }
+
+// marked is an error with a verdict. It reads like the error it holds, so that wrapping changes no message.
+type marked struct {
+	error
+	verdict Verdict
+}
+
+func (m *marked) Unwrap() error { return m.error }
+
+func mark(err error, class Class, opts []Option) error {
+	if err == nil {
+		return nil
+	}
+	m := &marked{error: err, verdict: Verdict{Class: class}}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&m.verdict)
+		}
+	}
+	return m
+}
+
+// Failure records the failed attempts of a message. It is returned up the chain as an error: a retry adds attempts, a
+// poison.Queue reads it. A Failure inside another error counts as a mark.
+type Failure struct {
+	// Err is the error of the latest attempt.
+	Err error
+	// Verdict is what is known of Err.
+	Verdict Verdict
+	// Attempts counts the handler invocations.
+	Attempts int
+	// First and Last are the times of the first and the latest failure.
+	First, Last time.Time
+	// History holds the latest attempts, oldest first, at most 10.
+	History []Attempt
+}
+
+// Attempt is one failed handler invocation.
+type Attempt struct {
+	At    time.Time
+	Class Class
+	// Error is the head of the error's text, at most 256 bytes.
+	Error string
+}
+
+// Error returns the text of the latest error with the class and the number of attempts, at most 4 KiB of it.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("%s after %d attempt(s): %s", f.Verdict.Class, f.Attempts, boundedtext.Error(f.Err, 4<<10))
+}
+
+// Unwrap returns the error of the latest attempt.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// PanicError is a panic caught in a handler. It does not unwrap to the value: a panic is a bug, whatever was thrown,
+// so neither marks nor rules for sentinels see through it. A rule As for *PanicError may still judge it.
+type PanicError struct {
+	// Value is what was passed to panic. After panic(nil) it is a *runtime.PanicNilError.
+	Value any
+	// Stack is the stack of the panicking goroutine, as runtime.Stack writes it, cut at 64 KiB.
+	Stack []byte
+}
+
+// Error returns "panic: " and the text of the value, at most 4 KiB of it.
+func (e *PanicError) Error() string {
+	return "panic: " + boundedtext.Value(e.Value, 4<<10)
+}
+
+// nilTx says what to do about a panic of a handler that used a nil *sql.Tx. For any other panic it is "".
+func (e *PanicError) nilTx() string {
+	if _, ok := e.Value.(runtime.Error); !ok {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(e.Stack), "\npanic(")
+	lines := strings.SplitN(after, "\n", 12)
+	for i := 2; i < len(lines); i += 2 { // behind "panic" and its file a function and its file, and so on
+		switch name := lines[i]; {
+		case strings.HasPrefix(name, "database/sql.(*Tx)."):
+			return e.Error() + ": the handler used a *sql.Tx that is nil. idempotency.Tx returns nil if there is no receiver of " +
+				"keys, or one with ReceiverConfig.Lease: set Config.DB, or leave Lease out"
+		case !strings.HasPrefix(name, "sync"):
+			return ""
+		}
+	}
+	return ""
 }

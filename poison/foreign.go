@@ -3,6 +3,8 @@ package poison
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,4 +228,139 @@ func (h headers) nth(r reader, key string, i, n int) string {
 		return all[i]
 	}
 	return ""
+}
+
+// RabbitMQ's x-death is a list of tables, one for each queue and reason, the latest death first. Package wmamqp makes
+// JSON of it. RabbitMQ writes it too on what expired in a queue for delays and is live again. So x-death makes a letter
+// only where letters are read, and only without another failure.
+const (
+	keyDeaths  = "x-death"
+	maxDeaths  = 64 << 10 // bytes
+	maxRoute   = 255      // bytes of AMQP's names
+	atRejected = "rejected"
+)
+
+// death is what RabbitMQ says of the deaths of a message in one queue, for one reason.
+type death struct {
+	queue, reason, exchange, routingKey string
+	count                               int
+	at                                  time.Time // of the first of them, to the second
+}
+
+// deathsOf returns the deaths of a message, the first one first. The broker wrote the latest. A producer can write
+// others: what is no entry ends the list, and all before it.
+func deathsOf(metadata message.Metadata) []death {
+	encoded, ok := metadata[keyDeaths]
+	if !ok || len(encoded) > maxDeaths {
+		return nil
+	}
+	var entries []map[string]any
+	var mistyped *json.UnmarshalTypeError // an element that is no table, and is nil then
+	if err := json.Unmarshal([]byte(encoded), &entries); err != nil && !errors.As(err, &mistyped) {
+		return nil
+	}
+	deaths := make([]death, 0, len(entries))
+	for _, entry := range entries {
+		d := death{queue: nameIn(entry["queue"]), reason: nameIn(entry["reason"]), exchange: nameIn(entry["exchange"])}
+		if d.queue == "" || d.reason == "" {
+			break
+		}
+		if n, isNumber := entry["count"].(float64); isNumber && n >= 0 && n <= 1_000_000 {
+			d.count = int(n)
+		}
+		if keys, _ := entry["routing-keys"].([]any); len(keys) > 0 {
+			d.routingKey = nameIn(keys[0])
+		}
+		if at, isText := entry["time"].(string); isText {
+			d.at = boundedtext.Time(at)
+		}
+		deaths = append(deaths, d)
+	}
+	for i, j := 0, len(deaths)-1; i < j; i, j = i+1, j-1 {
+		deaths[i], deaths[j] = deaths[j], deaths[i]
+	}
+	return deaths
+}
+
+func nameIn(value any) string {
+	if name, _ := value.(string); len(name) <= maxRoute {
+		return name
+	}
+	return ""
+}
+
+// readDeaths takes the queue of the first death that can be believed for the topic, and the latest death for the
+// failure. The x-first-death- headers are not read: a producer can write them with an x-death of its own.
+func (l *Letter) readDeaths(deaths []death) {
+	if len(deaths) == 0 {
+		return
+	}
+	queues := make([]string, len(deaths))
+	for i, d := range deaths {
+		queues[i] = d.queue
+	}
+	origin, last := deaths[firstHop(queues)], deaths[len(deaths)-1]
+	if l.Origin.Topic == "" {
+		l.Origin.Topic = origin.queue
+		l.Origin.ConsumerGroup, l.Origin.Exchange, l.Origin.RoutingKey = origin.queue, origin.exchange, origin.routingKey
+	}
+	l.Failure.Reason = boundedtext.Text(strings.ToLower(last.reason), 128)
+	l.Failure.Description = boundedtext.Text("RabbitMQ dead-lettered it from queue "+last.queue+": "+last.reason,
+		MaxAdded)
+	l.Failure.FirstFailedAt = origin.at
+	if last.count <= 1 { // of later deaths in the same way the broker keeps the first time
+		l.Failure.LastFailedAt = last.at
+	}
+	for _, d := range deaths {
+		if d.queue == origin.queue && d.reason == atRejected {
+			l.Failure.Attempts = d.count
+		}
+	}
+}
+
+// The headers that Kafka itself writes. Numbers are decimal text. Kafka Streams (KIP-1034, as of 4.2) keeps the headers
+// of the record that failed, and adds its own. A share group (KIP-1191, as of 4.4) keeps none.
+const (
+	streamsTopic     = "__streams.errors.topic"     // null where no record failed, but a punctuation
+	streamsException = "__streams.errors.exception" // the first versions wrote the message behind it
+	shareTopic       = "__dlq.errors.topic"
+)
+
+func (l *Letter) readStreams(r reader, repeated headers) {
+	const prefix = "__streams.errors."
+	l.readPlace(r, repeated, prefix)
+	l.Failure.Type, _, _ = strings.Cut(r.text(streamsException), ": ")
+	l.Failure.Description = strings.TrimSpace(r.text(prefix + "message"))
+	l.readJavaStack(r, prefix+"stacktrace")
+}
+
+// readShare leaves out the place of a record that the broker did not copy, which is its default: nothing is there to
+// redrive, and an empty message would be a tombstone.
+func (l *Letter) readShare(r reader, repeated headers) {
+	const prefix = "__dlq.errors."
+	at, n := l.readPlace(r, repeated, prefix)
+	if l.Origin.ConsumerGroup == "" && at >= 0 {
+		l.Origin.ConsumerGroup = repeated.nth(r, prefix+"group", at, n)
+	}
+	l.Failure.Attempts = boundedtext.Count(r.identity(prefix + "delivery.count"))
+	l.Failure.Description = strings.TrimSpace(r.text(prefix + "message"))
+	if o := &l.Origin; len(l.Original.Payload) == 0 && len(o.Key) == 0 && o.Topic != "" {
+		l.Failure.Description = boundedtext.Text(l.Failure.Description+" The broker kept no copy: the record is in "+
+			o.Topic+", partition "+o.Partition+", offset "+o.Offset+
+			". Set errors.deadletterqueue.copy.record.enable for the group.", MaxAdded)
+		o.Topic, o.Partition, o.Offset = "", "", ""
+	}
+}
+
+// readPlace reads where a record stood, and returns which of n places that is.
+func (l *Letter) readPlace(r reader, repeated headers, prefix string) (at, n int) {
+	topics := repeated.of(r, prefix+"topic")
+	at, n = firstHop(topics), len(topics)
+	if at < 0 || l.Origin.Topic != "" {
+		return -1, n
+	}
+	l.Origin.Topic = topics[at]
+	l.Origin.Partition = decimal(parse(repeated.nth(r, prefix+"partition", at, n), 32))
+	l.Origin.Offset = decimal(parse(repeated.nth(r, prefix+"offset", at, n), 64))
+	return at, n
 }

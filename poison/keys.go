@@ -92,7 +92,7 @@ const (
 	byConnect
 	byStreams
 	byShare
-	byRabbit // see deaths.go
+	byRabbit // see foreign.go
 	byMark   // such a key alone shows that its writer was there
 )
 

@@ -1,6 +1,15 @@
 package poison
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -9,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
@@ -156,4 +166,194 @@ func stageOf(msg *message.Message) deadletter.Stage {
 		DueAt:     boundedtext.Time(msg.Metadata[KeyRetryDueAt]),
 		HoldUntil: boundedtext.Time(msg.Metadata[KeyRetryHoldUntil]),
 	}
+}
+
+// maxText bounds what is taken from an error before the budget cuts it further.
+const maxText = 64 << 10
+
+func textOf(err error) string { return boundedtext.Error(err, maxText) }
+
+// stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
+func stackOf(err error) (stack string) {
+	defer func() { _ = recover() }() // methods of the error are called
+	if panicked, ok := causes.Find[*classify.PanicError](err); ok {
+		return handlerFrames(panicFrames(string(panicked.Stack)))
+	}
+	return handlerFrames(carriedFrames(err))
+}
+
+// handlerFrames cuts a stack where Spillway's own frames begin, outside of the handler: they do not explain the cause
+// and differ between attempts.
+func handlerFrames(stack string) string {
+	for from := 0; ; {
+		i := strings.Index(stack[from:], "github.com/watermill-spillway/spillway")
+		if i < 0 {
+			return stack
+		}
+		from += i
+		end := strings.IndexByte(stack[from:], '\n')
+		if end < 0 {
+			return stack
+		}
+		frame := stack[from : from+end]
+		if lineStart := from == 0 || stack[from-1] == '\n'; lineStart && from > 0 &&
+			(strings.Contains(frame, "Recover.step") || strings.Contains(frame, ".Enter.func")) {
+			return stack[:from]
+		}
+		from += end
+	}
+}
+
+// panicFrames drops the frames of the recovery itself: everything up to the innermost call of panic.
+func panicFrames(stack string) string {
+	const call = "\npanic("
+	frames := stack
+	for {
+		i := strings.Index(frames, call)
+		if i < 0 {
+			break
+		}
+		frames = frames[i+1:]
+	}
+	if len(frames) < len(stack) {
+		if below := nthLine(frames, 2); below != "" { // the call of panic and its place
+			return below
+		}
+	}
+	return nthLine(stack, 1) // "goroutine 1 [running]:"
+}
+
+func nthLine(s string, n int) string {
+	for ; n > 0; n-- {
+		_, rest, ok := strings.Cut(s, "\n")
+		if !ok {
+			return ""
+		}
+		s = rest
+	}
+	return s
+}
+
+// carriedFrames looks for the innermost StackTrace method that returns program counters, as the errors of
+// github.com/pkg/errors have it, and writes the frames as a panic's stack is written.
+func carriedFrames(err error) string {
+	var counters []uintptr
+	for depth := 0; err != nil && depth < 64; depth++ {
+		if method := reflect.ValueOf(err).MethodByName("StackTrace"); method.IsValid() && method.Type().NumIn() == 0 &&
+			method.Type().NumOut() == 1 {
+			if trace := method.Call(nil)[0]; trace.Kind() == reflect.Slice &&
+				trace.Type().Elem().Kind() == reflect.Uintptr {
+				counters = counters[:0]
+				for i := range min(trace.Len(), 64) {
+					counters = append(counters, uintptr(trace.Index(i).Uint()))
+				}
+			}
+		}
+		err = errors.Unwrap(err)
+	}
+	if len(counters) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	frames := runtime.CallersFrames(counters)
+	for more := true; more; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		b.WriteString(frame.Function + "(...)\n\t" + frame.File + ":" + strconv.Itoa(frame.Line) + "\n")
+	}
+	return b.String()
+}
+
+// hashStack hashes the functions and lines of a stack and leaves out what differs between two runs: arguments,
+// addresses, goroutine ids.
+func hashStack(stack string) string {
+	if stack == "" {
+		return ""
+	}
+	frames := make([]byte, 0, len(stack))
+	for len(stack) > 0 {
+		line, rest, _ := strings.Cut(stack, "\n")
+		stack = rest
+		if strings.HasPrefix(line, "\t") {
+			line = before(line, strings.LastIndex(line, " +0x"))
+		} else {
+			line = before(line, strings.Index(line, " in goroutine "))
+			line = before(line, strings.LastIndexByte(line, '('))
+		}
+		frames = append(append(frames, line...), '\n')
+	}
+	sum := sha256.Sum256(frames)
+	return hex.EncodeToString(sum[:8])
+}
+
+func before(line string, i int) string {
+	if i > 0 {
+		return line[:i]
+	}
+	return line
+}
+
+// maxCause bounds the text of an attempt's error.
+const maxCause = 256
+
+// entry is an attempt as the history has it.
+type entry struct {
+	At    string `json:"at"`
+	Class string `json:"class"`
+	Error string `json:"error,omitempty"`
+}
+
+// encodeHistory writes the attempts as a JSON array of entries in one line, because some transports turn a newline into
+// a space. The oldest go first if the line does not fit.
+func encodeHistory(history []classify.Attempt, limit int) string {
+	var room [512]byte
+	line, behind := room[:0], 0 // the first attempt that fits has its bracket or comma at behind
+	for _, a := range history {
+		line = append(line, ",{\"at\":\""...)
+		line = a.At.UTC().AppendFormat(line, time.RFC3339Nano)
+		line = append(append(append(line, `","class":"`...), a.Class.String()...), '"')
+		if a.Error != "" {
+			line = appendJSON(append(line, `,"error":`...), boundedtext.Text(a.Error, maxCause))
+		}
+		line = append(line, '}')
+	}
+	for len(line)-behind+1 > limit {
+		next := bytes.Index(line[min(behind+1, len(line)):], []byte(",{\"at\":\""))
+		if next < 0 {
+			return ""
+		}
+		behind += next + 1
+	}
+	if len(line) == 0 {
+		return ""
+	}
+	line[behind] = '['
+	return string(append(line[behind:], ']'))
+}
+
+// decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.
+func decodeHistory(text string) (history []classify.Attempt) {
+	from := json.NewDecoder(strings.NewReader(text))
+	if begin, err := from.Token(); err != nil || begin != json.Delim('[') {
+		return nil
+	}
+	for from.More() {
+		var a entry
+		if err := from.Decode(&a); err != nil {
+			return history
+		}
+		history = noted(history, a)
+	}
+	return history
+}
+
+// noted appends an attempt, unless its time or class cannot be one.
+func noted(history []classify.Attempt, a entry) []classify.Attempt {
+	var class classify.Class
+	at := boundedtext.Time(a.At)
+	if class.UnmarshalText([]byte(a.Class)) != nil || at.IsZero() {
+		return history
+	}
+	return attempts.Latest(append(history,
+		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
 }

@@ -3,11 +3,13 @@ package chain
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Next is what becomes of a message after a part.
@@ -125,4 +127,36 @@ func Aborted(err error) error {
 func IsAborted(err error) bool {
 	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
+}
+
+// Fingerprint is a hash of a message as it was sent: its id, payload and metadata. It is of this process.
+type Fingerprint [2]uint64
+
+var fingerprintSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// Fingerprint returns that of the message. It reports false for a message without an id: messages with equal payloads
+// can be different ones.
+func (c *Call) Fingerprint() (of Fingerprint, ok bool) {
+	if c.uuid == "" {
+		return of, false
+	}
+	for i := range of {
+		var h maphash.Hash
+		h.SetSeed(fingerprintSeeds[i])
+		maphash.WriteComparable(&h, c.uuid)
+		_, _ = h.Write(c.payload)
+		if c.shared {
+			_, _ = h.Write(c.arrived)
+		}
+		of[i] = h.Sum64()
+		for _, p := range c.metadata { // in any order
+			if foreign.Added(p.key, p.value) {
+				continue
+			}
+			h.Reset()
+			maphash.WriteComparable(&h, p)
+			of[i] += h.Sum64()
+		}
+	}
+	return of, true
 }

@@ -1,6 +1,19 @@
 package crashlimit
 
-import "time"
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/logging"
+)
 
 // staleAfter is how many beats a process may miss.
 const staleAfter = 3
@@ -98,4 +111,210 @@ func (d *detector) marking(now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// news is what the latest look at the other processes showed.
+type news struct {
+	mu    sync.Mutex
+	looks int
+	rows  map[string]row
+	next  chan struct{} // closed by the next look
+	// missed says since which look a process that left a mark is not there.
+	missed map[string]int
+}
+
+func (n *news) publish(rows []row) {
+	latest := make(map[string]row, len(rows))
+	for _, r := range rows {
+		latest[r.id] = r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.looks, n.rows = n.looks+1, latest
+	if n.next != nil {
+		close(n.next)
+		n.next = nil
+	}
+}
+
+func (n *news) latest() (looks int, rows map[string]row, next <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.next == nil {
+		n.next = make(chan struct{})
+	}
+	return n.looks, n.rows, n.next
+}
+
+// gone reports whether a process that is not there has not been there since an earlier look: one look may be older than
+// the process. A process that signed off took its marks along.
+func (n *news) gone(process string, looks int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	since, known := n.missed[process]
+	if !known {
+		if n.missed == nil || len(n.missed) >= most {
+			n.missed = make(map[string]int)
+		}
+		n.missed[process] = looks
+	}
+	return known && looks > since
+}
+
+// inquiry finds out, for one delivery, which of the processes that left marks ended.
+type inquiry struct {
+	limit  *Limit
+	seen   map[string]*sight
+	begun  time.Time
+	slowed time.Duration // how rarely the slowest of them beats
+}
+
+// sight is how a process was when the inquiry met its mark.
+type sight struct {
+	beats int64
+	there bool
+}
+
+// finding counts processes.
+type finding struct {
+	dead, unknown int
+}
+
+// judge counts the processes whose marks were found. What this process lived through is no death. One that beats on
+// after its mark was seen lives, and is at the message still. One that is lost, or gone without taking its marks along,
+// ended. Two limits of one process are one.
+func (q *inquiry) judge(found []written, looks int, rows map[string]row) (f finding) {
+	var dead, unknown []string
+	for _, w := range found {
+		if w.delivery == 0 { // a letter
+			continue
+		}
+		self := processOf(w.process)
+		if self == q.limit.self {
+			continue
+		}
+		r, there := rows[w.process]
+		s := q.seen[w.process]
+		if s == nil {
+			s = &sight{beats: r.beats, there: there}
+			if q.seen == nil {
+				q.seen, q.begun = make(map[string]*sight), time.Now()
+			}
+			q.seen[w.process] = s
+		}
+		if there && !s.there { // it registered after that look
+			s.beats, s.there = r.beats, true
+		}
+		q.slowed = max(q.slowed, r.interval)
+		switch {
+		case there && r.lost, !there && q.limit.news.gone(w.process, looks):
+			dead = append(dead, self)
+		case there && r.beats-s.beats >= proof:
+		default:
+			unknown = append(unknown, self)
+		}
+	}
+	f.dead = distinct(dead)
+	f.unknown = distinct(append(unknown, dead...)) - f.dead
+	return f
+}
+
+func distinct(all []string) int {
+	all = slices.Clone(all)
+	slices.Sort(all)
+	return len(slices.Compact(all))
+}
+
+// processOf returns what the ids of all limits in a process have in common.
+func processOf(id string) string {
+	self, _, _ := strings.Cut(id, ".")
+	return self
+}
+
+var errUndecided = errors.New("crashlimit: it is not known yet whether the processes that had this message crashed: " +
+	"the message is requeued")
+
+// minInquiry is how long a delivery waits for an answer, at least.
+const minInquiry = time.Minute
+
+// wait waits for the next look. An error gives the message back.
+func (q *inquiry) wait(c *chain.Call, next <-chan struct{}) error {
+	patience := max(minInquiry, 10*max(q.slowed, q.limit.config.Heartbeat))
+	timer := time.NewTimer(time.Until(q.begun.Add(patience)))
+	defer timer.Stop()
+	ctx := c.WaitContext()
+	select {
+	case <-next:
+		return nil
+	case <-ctx.Done():
+		return chain.Requeued(errors.Join(errUndecided, context.Cause(ctx)))
+	case <-timer.C: // the store does not answer
+		return chain.Requeued(errUndecided)
+	}
+}
+
+// outage is a time in which the store fails. No delivery asks it then: messages are handled unmarked. The beats go on
+// asking, and end it.
+type outage struct {
+	on       atomic.Bool
+	unmarked atomic.Int64 // deliveries meanwhile
+
+	mu    sync.Mutex
+	since time.Time
+	until time.Time     // it lasts at least
+	wait  time.Duration // how long it lasts at least
+}
+
+const (
+	// An outage that comes back within this time lasts twice as long as the one before: beats may succeed where marks
+	// fail.
+	comesBackWithin = time.Minute
+	maxOutageWait   = time.Minute
+)
+
+func (o *outage) lasts() bool { return o.on.Load() }
+
+// pass reports whether a delivery goes on unmarked.
+func (o *outage) pass() bool {
+	if !o.on.Load() {
+		return false
+	}
+	o.unmarked.Add(1)
+	return true
+}
+
+// began notes that a statement failed.
+func (o *outage) began(logger watermill.LoggerAdapter, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.on.Load() {
+		return
+	}
+	now := time.Now()
+	if now.Sub(o.until) > comesBackWithin {
+		o.wait = 0
+	}
+	o.since, o.until = now, now.Add(o.wait)
+	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
+	o.unmarked.Store(0)
+	o.on.Store(true)
+	logging.CrashStoreAway.Write(logger, err, nil)
+}
+
+// answered notes that the store did all that a beat asked.
+func (o *outage) answered(logger watermill.LoggerAdapter) {
+	if !o.on.Load() {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if now.Before(o.until) {
+		return
+	}
+	o.until = now
+	o.on.Store(false)
+	logging.CrashStoreBack.Write(logger, nil, logging.Fields{
+		logging.After: now.Sub(o.since).Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
+	})
 }

@@ -5,10 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -134,5 +139,256 @@ func (l *Limit) remove(m mark, w written) {
 	if err := l.config.store.clear(ctx, m, w); err != nil {
 		l.removeLater(m, w)
 		l.outage.began(l.config.Logger, err)
+	}
+}
+
+// share is the one mark that the deliveries of a message in this process have at a time.
+type share struct {
+	visits  int
+	written written
+	removed chan struct{} // not nil while the last of them removes the mark
+	decided chan struct{} // closed when the first of them goes on, or does not
+	refused bool          // it does not
+}
+
+func (s *share) decide(err error) {
+	s.refused = err != nil
+	close(s.decided)
+}
+
+// share takes part in the mark of a message. It reports whether this delivery is the first, which writes it.
+func (a *admission) share(m mark) (s *share, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		s = a.shared[m]
+		if s == nil {
+			break
+		}
+		if s.removed == nil {
+			s.visits++
+			return s, false
+		}
+		removed := s.removed
+		a.mu.Unlock()
+		<-removed // a statement, whose time is bounded
+		a.mu.Lock()
+	}
+	if a.shared == nil {
+		a.shared = make(map[mark]*share)
+	}
+	s = &share{visits: 1, decided: make(chan struct{})}
+	a.shared[m] = s
+	return s, true
+}
+
+// part ends a delivery's share. The last one removes the mark.
+func (a *admission) part(m mark, s *share, remove func(mark, written)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.visits--; s.visits > 0 {
+		return
+	}
+	if s.written.delivery > 0 {
+		s.removed = make(chan struct{})
+		a.mu.Unlock()
+		remove(m, s.written)
+		a.mu.Lock()
+		close(s.removed)
+	}
+	delete(a.shared, m)
+}
+
+// wrote notes the mark that a delivery wrote.
+func (a *admission) wrote(s *share, w written) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.written = w
+}
+
+// removals are marks that are to be removed later.
+type removals struct {
+	mu       sync.Mutex
+	returned map[mark]written // of deliveries that returned
+	refused  []refused
+	full     atomic.Bool
+}
+
+// refused is a message that was refused. It keeps its marks until it is acked, and for a while after that.
+type refused struct {
+	msg  *message.Message // nil once it is acked
+	ctx  context.Context  // as it was: that of the message may change meanwhile
+	mark mark
+	// until is when the marks of an acked message go. An ack is not always the broker's at once: Kafka's client commits
+	// once a second, and a transaction commits several. If the process ends before, the message comes again, and must
+	// find its marks.
+	until time.Time
+}
+
+// most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is
+// dropped, and that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it
+// after keepMarks.
+const most = 1024
+
+// add reports whether there was space for one more. What a delivery may have written takes no place of what is owed
+// already: before that is removed no delivery writes.
+func (r *removals) add(m mark, w written) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.returned == nil {
+		r.returned = make(map[mark]written)
+	}
+	owed, there := r.returned[m]
+	if !there && len(r.returned) >= most {
+		return false
+	}
+	if !there || owed.process != "" || w.process == "" {
+		r.returned[m] = w
+	}
+	return true
+}
+
+// of returns what is to be removed of a mark.
+func (r *removals) of(m mark) (w written, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok = r.returned[m]
+	return w, ok
+}
+
+// done notes that w was removed of a mark. What is owed since then stays.
+func (r *removals) done(m mark, w written) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.returned[m] == w {
+		delete(r.returned, m)
+	}
+}
+
+// addRefused reports whether there was space for one more.
+func (r *removals) addRefused(one refused) (ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.refused) >= most {
+		return false
+	}
+	r.refused = append(r.refused, one)
+	return true
+}
+
+// due returns the marks to remove now. Those of refused messages are among them when they were acked for as long as
+// keep. A message that was nacked, or went away, comes again and keeps its marks.
+func (r *removals) due(now time.Time, keep time.Duration) map[mark]written {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := r.refused[:0]
+	for _, one := range r.refused {
+		if one.msg != nil && closed(one.msg.Acked()) {
+			one.msg, one.ctx, one.until = nil, nil, now
+			if !one.mark.content { // of those that only content names, others would be refused too
+				one.until = now.Add(keep)
+			}
+		}
+		switch {
+		case one.msg == nil && (keep == 0 || !now.Before(one.until)):
+			if r.returned == nil {
+				r.returned = make(map[mark]written)
+			}
+			r.returned[one.mark] = all
+		case one.msg != nil && (closed(one.msg.Nacked()) || one.ctx.Err() != nil):
+		default:
+			kept = append(kept, one)
+		}
+	}
+	clear(r.refused[len(kept):])
+	r.refused = kept
+	return maps.Clone(r.returned)
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// removeLater remembers a mark that is to be removed.
+func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, w), m) }
+
+// remembered logs the first mark that is forgotten. More of them would say nothing new.
+func (l *Limit) remembered(ok bool, m mark) {
+	if !ok && l.removals.full.CompareAndSwap(false, true) {
+		logging.CrashMarkLost.Write(l.config.Logger, errTooMany, m.fields())
+	}
+}
+
+var errTooMany = errors.New("crashlimit: " + strconv.Itoa(most) + " marks wait to be removed")
+
+// pending are visits whose handlers have returned outputs that the router has yet to publish. A publisher can end the
+// process too: the mark stays until the message is acked or nacked.
+type pending struct {
+	mu     sync.Mutex
+	visits map[*later]struct{}
+}
+
+// later is a visit that ends once, at the latest with the limit.
+type later struct {
+	once  sync.Once
+	visit visit
+	ended chan struct{}
+}
+
+func (p *later) end() {
+	p.once.Do(func() {
+		p.visit.end()
+		close(p.ended)
+	})
+}
+
+// await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not:
+// the last of them would not wait for it.
+func (l *Limit) await(c *chain.Call, v visit) bool {
+	if c.Acked() || c.Nacked() {
+		return false
+	}
+	p := &later{visit: v, ended: make(chan struct{})}
+	l.pending.mu.Lock()
+	defer l.pending.mu.Unlock()
+	if l.leaving.Load() || l.closing.Load() || len(l.pending.visits) >= most {
+		return false
+	}
+	if l.pending.visits == nil {
+		l.pending.visits = make(map[*later]struct{})
+	}
+	l.pending.visits[p] = struct{}{}
+	go l.settle(p, c.Msg, c.Ctx.Done())
+	return true
+}
+
+func (l *Limit) settle(p *later, msg *message.Message, gone <-chan struct{}) {
+	select {
+	case <-msg.Acked():
+	case <-msg.Nacked():
+	case <-gone: // also of a caller that is no router, and acks nothing
+	case <-p.ended:
+	}
+	l.pending.mu.Lock()
+	delete(l.pending.visits, p)
+	l.pending.mu.Unlock()
+	p.end()
+}
+
+// endPending ends what is open, and returns when it has ended.
+func (l *Limit) endPending() {
+	l.pending.mu.Lock()
+	open := make([]*later, 0, len(l.pending.visits))
+	for p := range l.pending.visits {
+		open = append(open, p)
+	}
+	l.pending.mu.Unlock()
+	for _, p := range open {
+		p.end()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -133,3 +134,175 @@ func (n *Notifier) logger() watermill.LoggerAdapter {
 	n.config.Logger = logging.Wrap(n.config.Logger, nil)
 	return n.config.Logger
 }
+
+// running is what runs beside the handlers: a loop that looks after the ledger, and a goroutine for each sink.
+type running struct {
+	n       *Notifier
+	outlets []*outlet
+	sent    *sent
+
+	end   context.CancelFunc
+	ended chan struct{}
+
+	lastRound, lastSweep, lastPoll time.Time
+	away                           time.Time // since when the database does not answer
+}
+
+// start starts the loop and the sinks.
+func (n *Notifier) start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{n: n, sent: newSent(), end: cancel, ended: make(chan struct{})}
+	for i, sink := range n.config.Sinks {
+		r.outlets = append(r.outlets, newOutlet(n, i, sink, r.sent))
+	}
+	n.mu.Lock()
+	n.running = r
+	n.mu.Unlock()
+	go func() {
+		defer close(r.ended)
+		r.run(ctx)
+	}()
+	return nil
+}
+
+// stop ends the loop and the sinks, within about pace.end.
+func (n *Notifier) stop() {
+	n.mu.Lock()
+	r := n.running
+	n.running = nil
+	n.mu.Unlock()
+	r.end()
+	<-r.ended
+	ctx, cancel := context.WithTimeout(context.Background(), n.pace.end)
+	defer cancel()
+	r.write(ctx) // what happened since the last round
+	for _, o := range r.outlets {
+		o.finish(ctx)
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), n.pace.answer)
+	defer cancel()
+	r.settle(ctx)
+}
+
+func (r *running) run(ctx context.Context) {
+	ticks := time.NewTicker(r.n.pace.round)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		case <-r.n.pending.wake:
+			if time.Since(r.lastRound) < r.n.pace.round { // the next tick comes soon: a storm is counted meanwhile
+				continue
+			}
+		}
+		r.lastRound = time.Now()
+		r.round(ctx)
+	}
+}
+
+// round writes what happened, sends what is due, and looks at what must be looked at.
+func (r *running) round(ctx context.Context) {
+	err := safecall.Call("notify: a round", func() error { return r.turn(ctx) })
+	if ctx.Err() != nil {
+		return
+	}
+	logger := r.n.logger()
+	switch {
+	case err != nil && r.away.IsZero():
+		r.away = time.Now()
+		logging.NoticeStoreAway.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
+	case err == nil && !r.away.IsZero():
+		r.away = time.Time{}
+		logging.NoticeStoreBack.Write(logger, nil, nil)
+	}
+	if err != nil && time.Since(r.away) >= r.n.pace.answer {
+		r.reportAway(ctx, err)
+	}
+}
+
+func (r *running) turn(ctx context.Context) error {
+	err := r.settle(ctx)
+	if err == nil {
+		err = r.write(ctx)
+	}
+	if now := time.Now(); now.Sub(r.lastSweep) >= r.n.pace.sweep {
+		r.lastSweep = now
+		r.sent.expire(r.n.pace.giveUp + r.n.pace.lease)
+		if r.n.local != r.n.shared {
+			_ = r.sweep(ctx, r.n.local) // which is in memory
+		}
+		if err == nil {
+			err = r.sweep(ctx, r.n.shared)
+		}
+	}
+	if now := time.Now(); now.Sub(r.lastPoll) >= r.n.pace.poll {
+		r.lastPoll = now
+		if pollErr := r.poll(ctx); err == nil {
+			err = pollErr
+		}
+	}
+	return err
+}
+
+// write gives the ledger what is pending.
+func (r *running) write(ctx context.Context) error {
+	reports := r.n.pending.take()
+	for i, report := range reports {
+		if err := r.report(ctx, r.n.shared, *report); err != nil {
+			r.n.pending.giveBack(reports[i:])
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *running) report(ctx context.Context, in *ledger.Ledger, report ledger.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	t, err := in.Report(ctx, report)
+	if err == nil && t != nil {
+		r.send(in, *t)
+	}
+	return err
+}
+
+// sweep keeps the leases of the instance, and sends what is due.
+func (r *running) sweep(ctx context.Context, in *ledger.Ledger) error {
+	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	if err := in.Renew(ctx, r.sent.inHand(in)...); err != nil {
+		return err
+	}
+	due, lost, err := in.Sweep(ctx)
+	for _, t := range due {
+		if !r.sent.has(t) { // the instance may have stood still for longer than its lease
+			r.send(in, t)
+		}
+	}
+	if lost > 0 {
+		logging.NoticesLost.Write(r.n.logger(), errLost, logging.Fields{"notices": lost})
+		for _, o := range r.outlets {
+			o.missed.Add(int64(lost))
+		}
+	}
+	return err
+}
+
+// send gives a notice to each sink. It never waits.
+func (r *running) send(in *ledger.Ledger, t ledger.Telling) {
+	p := r.sent.add(in, t, r.n.notice(t), len(r.outlets))
+	for _, o := range r.outlets {
+		o.offer(p)
+	}
+}
+
+// settle ends the leases of what was sent.
+func (r *running) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	return r.sent.settle(ctx)
+}
+
+var errLost = errors.New("they began to be sent twice, and were not sent")

@@ -8,7 +8,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -177,4 +181,149 @@ func newestOf(groups []letters.Group, n int) (all []newest) {
 		all = append(all, of)
 	}
 	return all
+}
+
+// maxCampaigns is how many campaigns have series of their own, the newest of those that have not ended.
+const maxCampaigns = 20
+
+// redriving is the collector of campaigns.
+type redriving struct {
+	source                           *source[campaignsAnswer]
+	state                            sourceState
+	states, stopped, blocked, inHand *prometheus.Desc
+}
+
+type campaignsAnswer struct {
+	Summary inside.Summary[campaigns.State]
+	Live    []campaigns.Campaign
+}
+
+func newRedriving(source *source[campaignsAnswer]) *redriving {
+	return &redriving{source: source, state: newSourceState("campaigns"),
+		states: newDesc("campaigns", "Campaigns, by their state.", "state"),
+		blocked: newDesc("policies_blocked_causes",
+			"Causes that a standing policy leaves to a person, until one releases them."),
+		stopped: newDesc("campaigns_stopped", "Campaigns that stopped themselves, because too many letters failed again, "+
+			"and wait to be resumed."),
+		inHand: newDesc("campaign_letters", "Letters of a campaign that has not ended, by what became of them. The newest "+
+			"20 campaigns have series.", "campaign", "outcome"),
+	}
+}
+
+func (r *redriving) Describe(ch chan<- *prometheus.Desc) {
+	r.state.describe(ch)
+	ch <- r.states
+	ch <- r.stopped
+	ch <- r.blocked
+	ch <- r.inHand
+}
+
+func (r *redriving) Collect(ch chan<- prometheus.Metric) {
+	now, at, ok := r.source.read()
+	r.state.collect(ch, at, ok)
+	if !r.source.fresh(at, ok) {
+		return
+	}
+	for _, state := range campaigns.States {
+		gauge(ch, r.states, float64(now.Summary.States[state]), string(state))
+	}
+	gauge(ch, r.stopped, float64(now.Summary.Stopped))
+	gauge(ch, r.blocked, float64(now.Summary.Blocked))
+	for _, n := range now.Live {
+		id := clean(n.ID)
+		for outcome, letters := range map[string]int{
+			"pending": n.Pending, "not_heard": n.NotHeard, "succeeded": n.Succeeded, "failed_again": n.FailedAgain,
+			"quarantined": n.Quarantined, "refused": n.Refused, "failed": n.Failed, "gone": n.Gone,
+		} {
+			gauge(ch, r.inHand, float64(letters), id, outcome)
+		}
+	}
+}
+
+func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswer, err error) {
+	if a.Summary, err = c.Inside().Summary(ctx); err != nil {
+		return a, err
+	}
+	var live []campaigns.State
+	for _, s := range campaigns.States {
+		if !s.Ended() {
+			live = append(live, s)
+		}
+	}
+	a.Live, err = c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
+	return a, err
+}
+
+func (m *Metrics) scrapedCampaigns(ctx context.Context, c *campaigns.Campaigns) (prometheus.Collector, error) {
+	store := c.Inside().Store().Inside()
+	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
+		func(ctx context.Context) (campaignsAnswer, error) {
+			return askCampaigns(ctx, c)
+		})
+	if err != nil {
+		return nil, err
+	}
+	return newRedriving(source), nil
+}
+
+// parked is the collector of the messages that wait in the order of their key.
+type parked struct {
+	source                            *source[[]sequence.Standing]
+	state                             sourceState
+	labels                            *bounded
+	sequences, held, waiting, overdue *prometheus.Desc
+}
+
+func newParked(source *source[[]sequence.Standing], labels *bounded) *parked {
+	return &parked{source: source, state: newSourceState("sequences"), labels: labels,
+		sequences: newDesc("sequences", "Keys of a partition with parked messages.", "topic"),
+		held: newDesc("sequences_held", "Keys of a partition whose messages are held until a person decides.",
+			"topic"),
+		waiting: newDesc("sequences_waiting", "Messages that are parked in the order of their key.", "topic"),
+		overdue: newDesc("sequences_overdue_seconds",
+			"How long the first parked message of a key is due and not begun; 0 if "+
+				"none is. Held ones do not count.", "topic"),
+	}
+}
+
+func (p *parked) Describe(ch chan<- *prometheus.Desc) {
+	p.state.describe(ch)
+	for _, d := range []*prometheus.Desc{p.sequences, p.held, p.waiting, p.overdue} {
+		ch <- d
+	}
+}
+
+func (p *parked) Collect(ch chan<- prometheus.Metric) {
+	now, at, ok := p.source.read()
+	p.state.collect(ch, at, ok)
+	if !p.source.fresh(at, ok) {
+		return
+	}
+	type sum struct{ sequences, held, waiting, overdue float64 }
+	sums := make(map[string]sum)
+	for _, s := range now {
+		topic := p.labels.value("topic", s.Topic)
+		n := sums[topic]
+		sums[topic] = sum{n.sequences + float64(s.Sequences), n.held + float64(s.Held), n.waiting + float64(s.Messages),
+			max(n.overdue, s.Overdue.Seconds())}
+	}
+	for topic, n := range sums {
+		gauge(ch, p.sequences, n.sequences, topic)
+		gauge(ch, p.held, n.held, topic)
+		gauge(ch, p.waiting, n.waiting, topic)
+		gauge(ch, p.overdue, n.overdue, topic)
+	}
+}
+
+// scrapedSequences returns no collector for a channel without such a table.
+func (m *Metrics) scrapedSequences(ctx context.Context, channel *spillway.Channel) ([]prometheus.Collector, error) {
+	table, err := sequence.TableOf(ctx, channel)
+	if err != nil || table == nil {
+		return nil, err
+	}
+	source, err := newSource(ctx, table.DB(), table.Service(), "sequences/1", &m.config, table.Standing)
+	if err != nil {
+		return nil, err
+	}
+	return []prometheus.Collector{newParked(source, m.labels)}, nil
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -147,3 +149,145 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 	}
 	return all, nil
 }
+
+// collectors makes the metrics of what hooks tell.
+func (m *Metrics) collectors() []prometheus.Collector {
+	m.attempts = newAttempts(m.labels, m.config.MaxValues, seconds)
+	all := []prometheus.Collector{m.labels.folded, m.attempts}
+	counter := func(into **prometheus.CounterVec, name, help string, labels ...string) {
+		*into = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+		all = append(all, *into)
+	}
+	gauge := func(into **prometheus.GaugeVec, name, help string, labels ...string) {
+		*into = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+		all = append(all, *into)
+	}
+	histogram := func(into **prometheus.HistogramVec, name string, buckets []float64, help string, labels ...string) {
+		*into = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Buckets: buckets,
+			Help: help}, labels)
+		all = append(all, *into)
+	}
+	counter(&m.retries, "retries_total", "Messages that are to be handled again: in place, or in a stage, whose number "+
+		"is the stage.", "topic", "handler", "place", "stage")
+	counter(&m.reentries, "reentries_total", "Messages that came out of a stage, whose number is the stage; 0 are "+
+		"redriven ones.", "topic", "handler", "stage")
+	histogram(&m.lateness, "stage_lateness_seconds", []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		"How late a message came out of its stage.", "topic", "handler", "stage")
+	counter(&m.budget, "retry_budget_refusals_total", "Further attempts that the retry budget did not allow at once: "+
+		"the message went to its next stage, or waited.", "handler", "traffic", "to")
+	counter(&m.deadLetters, "dead_letters_total", "Messages dead-lettered, confirmed by the publisher of dead letters.",
+		"topic", "handler", "class", "reason")
+	counter(&m.failedAgain, "redriven_failed_again_total", "Messages dead-lettered that had been redriven.", "topic",
+		"handler", "class", "reason")
+	counter(&m.discarded, "discarded_total", "Messages dropped because their error says so.", "topic", "handler",
+		"reason")
+	counter(&m.refused, "placements_refused_total", "Refusals of a dead letter by a publisher.", "topic", "handler")
+	counter(&m.unplaced, "unplaced_total", "Dead letters that all publishers refused; their messages were requeued.",
+		"topic", "handler")
+	counter(&m.outputs, "output_errors_total", "Refusals of a handler's output by its publisher.", "topic", "handler")
+	counter(&m.exceeded, "crash_limit_exceeded_total", "Messages that ended the process too often.", "handler")
+	counter(&m.unfinished, "deliveries_unfinished_total", "Messages that came again after deliveries that ended with "+
+		"their process.", "handler")
+	counter(&m.breaker, "outage_changes_total", "Changes of a breaker, by the new state.", "handler", "state")
+	histogram(&m.waited, "outage_wait_seconds", []float64{.1, .5, 1, 5, 10, 30, 60, 300, 900, 3600},
+		"How long a message was held by the breaker.", "handler")
+	counter(&m.applied, "messages_applied_total", "Messages that the idempotent receiver applied.", "consumer")
+	counter(&m.duplicates, "duplicates_total", "Messages that the receiver absorbed because they were applied before.",
+		"consumer")
+	counter(&m.stale, "stale_total", "Messages that the receiver skipped because a later version was applied.",
+		"consumer")
+	counter(&m.putBack, "put_back_total", "Messages that the receiver requeued because another consumer has their key.",
+		"consumer")
+	counter(&m.leasesLost, "leases_lost_total", "Leases of the receiver that ended under a running handler.",
+		"consumer")
+	counter(&m.redriven, "redriven_total", "Letters that a drain or redrive handler brought back, by the topic that "+
+		"they were published to.", "topic")
+	counter(&m.quarantined, "quarantined_total", "Letters that failed again after the most redrives.", "topic")
+	counter(&m.redrivesRefused, "redrives_refused_total", "Letters whose topic is not allowed.", "topic")
+	counter(&m.parked, "parked_total", "Messages of dead-letter topics that were parked.", "topic")
+	counter(&m.publishErrors, "redrive_errors_total", "Refusals of a letter on its way back by the publisher.", "topic")
+	counter(&m.purged, "purged_total", "What a purge deleted: keys of the receiver, or letters.", "purge")
+	counter(&m.purgeFailures, "purge_failures_total", "Purges that failed, by what they delete.", "purge")
+	gauge(&m.purgedAt, "purge_last_run_timestamp_seconds",
+		"When a purge of this process succeeded last, or was set up, "+
+			"as Unix time.", "purge")
+	gauge(&m.purgeEvery, "purge_interval_seconds", "The time from the end of one purge to the next.", "purge")
+	return all
+}
+
+// maxValue is the longest value, in characters.
+const maxValue = 100
+
+// bounded keeps the values of each label few, and counts what it folds.
+type bounded struct {
+	values *few.Values
+	folded *prometheus.CounterVec
+}
+
+func newBounded(most int) *bounded {
+	folded := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: namespace, Name: "label_values_folded_total",
+		Help: "How often a value beyond the bound of its label was counted as the value other. The label place is a pair " +
+			"of topic and handler.",
+	}, []string{"label"})
+	return &bounded{folded: folded, values: few.New(most, maxValue, func(label string) {
+		folded.WithLabelValues(label).Inc()
+	})}
+}
+
+// value returns value as it may stand in a series.
+func (b *bounded) value(label, value string) string { return b.values.Of(label, value) }
+
+// clean makes a value that Prometheus accepts, and people can read in a line.
+func clean(value string) string { return few.Text(value, maxValue) }
+
+// Config configures Metrics. Registerer is required.
+type Config struct {
+	// Registerer takes the metrics. Use prometheus.WrapRegistererWith for labels of your own, such as the service if
+	// several channels share a registry: two Metrics with equal labels cannot be in one registry.
+	Registerer prometheus.Registerer
+	// MaxValues is the largest number of values of each label; all others are "other". Default: 200. At most 10,000.
+	MaxValues int
+	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance
+	// of the service asks, and the others read its answer. Give all instances the same. Default: 30 s.
+	Interval time.Duration
+	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout
+	// of Prometheus, which is 10 s by default. Default: 5 s.
+	Timeout time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.MaxValues == 0 {
+		c.MaxValues = 200
+	}
+	if c.Interval == 0 {
+		c.Interval = 30 * time.Second
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+}
+
+func (c *Config) validate() error {
+	if safecall.IsNil(c.Registerer) {
+		return errors.New("prom: Config.Registerer is nil: give a registry, such as prometheus.DefaultRegisterer")
+	}
+	if c.MaxValues < 1 || c.MaxValues > 10_000 {
+		return fmt.Errorf("prom: Config.MaxValues is %d: it must be 1 to 10,000", c.MaxValues)
+	}
+	if c.Interval < 0 || c.Timeout < 0 {
+		return fmt.Errorf("prom: Config.Interval (%s) and Timeout (%s) must not be negative", c.Interval, c.Timeout)
+	}
+	return nil
+}
+
+// maxCauses is how many causes have series of their own, those with the most letters: more do not fit a page. The
+// letters of the others are the cause "other".
+const maxCauses = 20
+
+// stale is how long the series of a source keep their last values while the database does not answer: for longer than
+// it takes to begin again, and shorter than a person takes to look.
+const stale = 5 * time.Minute
+
+// seconds are the upper bounds of the histogram of attempts: from a lookup in memory to the timeouts of most servers.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}

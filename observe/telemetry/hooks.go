@@ -2,12 +2,17 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.27.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -15,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/first"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -142,3 +148,86 @@ func (i *instruments) refusal(c metric.Int64Counter) func(context.Context, poiso
 func (i *instruments) consumer(c metric.Int64Counter) func(context.Context, idempotency.Key) {
 	return func(ctx context.Context, k idempotency.Key) { i.add(ctx, c, "consumer", k.Consumer) }
 }
+
+// place is where attempts are made.
+type place struct{ topic, handler string }
+
+// where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little
+// more than its identifiers.
+type where struct {
+	place
+	name       string
+	start      []trace.SpanStartOption
+	attributes []attribute.KeyValue // set if the span is recorded
+	kafka      bool
+}
+
+// whereOf returns what is known of the place of an attempt.
+func (t *tracer) whereOf(op *observe.Operation) *where {
+	p := place{op.Topic, op.Handler}
+	if w := t.places.latest.Load(); w != nil && w.place == p {
+		return w
+	}
+	if w := (*t.places.known.Load())[p]; w != nil {
+		t.places.latest.Store(w)
+		return w
+	}
+	return t.addPlace(p, op)
+}
+
+func (t *tracer) addPlace(p place, op *observe.Operation) *where {
+	system := t.config.system(message.SubscriberNameFromCtx(op.Message.Context()))
+	attributes := []attribute.KeyValue{
+		semconv.MessagingSystemKey.String(system),
+		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
+		semconv.MessagingDestinationName(clean(p.topic)),
+	}
+	if group := t.originOf(op.Message).ConsumerGroup; group != "" {
+		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
+	}
+	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
+	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka", attributes: attributes,
+		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
+	t.places.adding.Lock()
+	defer t.places.adding.Unlock()
+	now := *t.places.known.Load()
+	if len(now) >= maxValues || op.Stage > 0 { // the subscriber of a stage is another one
+		return w
+	}
+	next := maps.Clone(now)
+	next[p] = w
+	t.places.known.Store(&next)
+	return w
+}
+
+func (t *tracer) originOf(msg *message.Message) (origin poison.Origin) {
+	if t.origin == nil {
+		return origin
+	}
+	defer func() { _ = recover() }() // the queue logs it
+	return t.origin(msg)
+}
+
+// systems are the values of messaging.system, by the packages of subscribers and publishers.
+var systems = map[string]string{
+	"kafka": "kafka", "wmkafka": "kafka", "amqp": "rabbitmq", "wmamqp": "rabbitmq", "sql": "sql", "wmsql": "sql",
+	"redisstream": "redis", "googlecloud": "gcp_pubsub", "sqs": "aws_sqs", "sns": "aws.sns", "jetstream": "nats",
+	"letters": "spillway", "delay": "spillway",
+}
+
+// system returns the value of messaging.system for a type such as "*kafka.Publisher".
+func (c *Config) system(typ string) string {
+	if c.System != "" {
+		return c.System
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(typ, "*"), ".")
+	if system := systems[name]; system != "" {
+		return system
+	}
+	if name == "" || name == "stages" || name == "message" { // a decorator's
+		return "watermill"
+	}
+	return clean(name)
+}
+
+func typeOf(v any) string { return fmt.Sprintf("%T", v) }

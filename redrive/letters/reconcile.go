@@ -76,7 +76,7 @@ func (d *drift) missing() (n int) {
 	return n
 }
 
-// drifts compares numbers and letters with one statement, which sees both as they are at one moment: whoever changes
+// drifts compares numbers and letters with one statement, which sees both as they are at one moment: what changes
 // letters counts them in the same transaction.
 func (s *Store) drifts(ctx context.Context, tx *sql.Tx) (found []drift, err error) {
 	scan := func(rows *sql.Rows) error {

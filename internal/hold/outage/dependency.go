@@ -2,17 +2,23 @@ package outage
 
 import (
 	"context"
+	"database/sql/driver"
+	"io"
+	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 const (
@@ -196,3 +202,138 @@ func (o Owned) dependency() *Dependency { return o.of }
 
 // Of returns the dependency of a part.
 func Of(part Owner) *Dependency { return part.dependency() }
+
+const (
+	// declaredAfter is how long attempts must have failed before the log calls it an outage. All requests in flight can
+	// fail at one instant.
+	declaredAfter = time.Second
+	// calm is how long no attempt must have failed before the log says that the outage is over. Messages do not wait
+	// for it.
+	calm = 2 * time.Second
+)
+
+// episode is an outage in the log: failures with less than calm between them. The dependency's lock guards it.
+type episode struct {
+	began    time.Time      // of the first failure
+	last     time.Time      // of the latest failure
+	back     time.Time      // of the first success after it
+	of       recent.Message // of the first failure
+	several  bool           // messages failed
+	logged   bool           // its begin
+	watched  bool           // a timer looks for its end
+	held     int            // messages that waited
+	returned int            // of these, and others, given back
+}
+
+// isOf reports whether one message alone failed.
+func (e *episode) isOf(of recent.Message) bool { return !e.several && e.of == of }
+
+// failing notes a failure, and logs that an outage began. The caller holds mu.
+func (g *Dependency) failing(of recent.Message, now time.Time, err error) {
+	e := &g.episode
+	if !e.logged && (e.last.IsZero() || !e.back.Before(e.last) && now.Sub(e.last) >= calm) {
+		*e = episode{began: now, of: of, watched: e.watched, held: e.held, returned: e.returned}
+	}
+	e.last = now
+	e.several = e.several || of != e.of
+	if e.logged || now.Sub(e.began) < declaredAfter {
+		return
+	}
+	e.logged = true
+	logging.OutageBegan.Write(g.config.Logger, err,
+		logging.Fields{logging.Store: g.config.Name, logging.Since: e.began.UTC().Format(time.RFC3339Nano)})
+}
+
+// calming notes a success after failures. The caller holds mu.
+func (g *Dependency) calming(now time.Time) {
+	e := &g.episode
+	e.back = now
+	if !e.logged {
+		e.held, e.returned = 0, 0
+	} else if !e.watched {
+		e.watched = true
+		time.AfterFunc(calm, g.calmed)
+	}
+}
+
+// calmed logs that an outage is over, if nothing failed for some time.
+func (g *Dependency) calmed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e, now := &g.episode, time.Now()
+	e.watched = false
+	if g.failures > 0 { // the next success looks again
+		return
+	}
+	if rest := calm - now.Sub(e.last); rest > 0 {
+		e.watched = true
+		time.AfterFunc(rest, g.calmed)
+		return
+	}
+	fields := logging.Fields{logging.Store: g.config.Name,
+		"lasted":     e.back.Sub(e.began).Round(time.Millisecond).String(),
+		logging.Held: e.held, "given_back": e.returned}
+	*e = episode{}
+	logging.OutageEnded.Write(g.config.Logger, nil, fields)
+}
+
+// link is what an error says of the connection.
+type link int
+
+const (
+	disconnected link = iota // there is none, or the server itself says that it is out of order
+	cut                      // there was one, and it was lost under the request
+	unclear                  // it is lost, and the error does not say when
+)
+
+// linkOf reports what an error that is Away says of the connection. A failure to connect counts before what caused it:
+// a proxy cuts what it cannot pass on.
+func linkOf(err error) link {
+	found := disconnected
+	_ = safecall.Call("an error", func() error { // whose method can panic
+		found = readLink(err)
+		return nil
+	})
+	return found
+}
+
+func readLink(err error) link {
+	found := disconnected
+	walk(err, func(err error) bool {
+		switch err {
+		case io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED:
+			found = cut
+			return true
+		case driver.ErrBadConn, net.ErrClosed, io.ErrClosedPipe:
+			if found != cut {
+				found = unclear
+			}
+			return true
+		}
+		if cannotConnect(err) {
+			found = disconnected
+			return false
+		}
+		switch text := err.Error(); {
+		case foreign.Says(text, foreign.Cut):
+			found = cut
+		case found != cut && foreign.Says(text, foreign.Lost):
+			found = unclear
+		}
+		return true
+	})
+	return found
+}
+
+func cannotConnect(err error) bool {
+	switch e := err.(type) {
+	case *net.OpError:
+		return e.Op == "dial"
+	case *net.DNSError, *hold.Unavailable:
+		return true
+	}
+	if foreign.ErrorOf(err).Kind == foreign.Connect {
+		return true
+	}
+	return foreign.Says(err.Error(), foreign.Unconnected)
+}

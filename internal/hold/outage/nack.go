@@ -1,8 +1,11 @@
 package outage
 
 import (
+	"context"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -56,4 +59,152 @@ func (n *nacks) letsGo(nacked bool, now time.Time) bool {
 	}
 	n.let = now
 	return true
+}
+
+// failed notes the outcome of an attempt, and reports whether it failed because the thing is away.
+func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool {
+	if err == nil {
+		g.passed(c)
+		return false
+	}
+	if ctx.Err() != nil { // the attempt was cut off: it proves nothing
+		return false
+	}
+	if !g.config.Away(err) {
+		return false
+	}
+	lost, l := g.config.Lost != nil && g.config.Lost(err), linkOf(err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, of := time.Now(), recent.Of(c)
+	g.noting.Store(true)
+	alone := g.suspects.refused(of, now, lost, l)
+	nacked := g.config.Nacked != nil && g.config.Nacked(err)
+	if !alone && g.nacks.letsGo(nacked, now) {
+		g.suspects.condemn(of, now)
+	}
+	if g.suspects.condemned(of, now) {
+		if !nacked && g.episode.isOf(of) { // it was no outage but this message
+			g.recovered(now)
+		}
+		return true
+	}
+	if alone { // others pass
+		return true
+	}
+	if g.failures == 0 {
+		g.up = make(chan struct{})
+	}
+	if g.failures == 0 || of != g.latest || now.Sub(g.latestAt) >= probeEvery { // else one message came again at once
+		g.failures++
+	}
+	g.latest, g.latestAt, g.next = of, now, now.Add(probeEvery)
+	if g.failures >= closedAfter {
+		g.away.Store(true)
+	}
+	if !g.suspects.passing(of, now) {
+		g.failing(of, now, err)
+	}
+	return true
+}
+
+// passed notes a success. Nearly always there is nothing to note.
+func (g *Dependency) passed(c *chain.Call) {
+	if !g.noting.Load() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.nacks = nacks{}
+	g.suspects.passed(recent.Of(c), now)
+	g.recovered(now)
+	g.noting.Store(g.suspects.Len() > 0)
+}
+
+// recovered lets all messages go on. The caller holds mu.
+func (g *Dependency) recovered(now time.Time) {
+	if g.failures == 0 {
+		return
+	}
+	g.failures = 0
+	close(g.up)
+	g.away.Store(false)
+	g.calming(now)
+}
+
+// refusedForGood reports whether the error is about c's message, although it looks like an outage.
+func (g *Dependency) refusedForGood(c *chain.Call) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.suspects.condemned(recent.Of(c), time.Now())
+}
+
+type outcome int
+
+const (
+	granted outcome = iota // try now
+	expired                // the message was held for long enough
+	ended                  // its context ended
+)
+
+// mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while
+// others passed.
+func (g *Dependency) mustWait(c *chain.Call) bool {
+	if !g.noting.Load() {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	of, now := recent.Of(c), time.Now()
+	return !g.suspects.condemned(of, now) && (g.away.Load() || g.suspects.due(of).After(now))
+}
+
+// slot waits until the thing is back, or it is the caller's slot to try. The message that tried last lets others try
+// first, because it may be the only one that is refused. A message that was refused while others passed waits until it
+// is due, even if others pass.
+func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Time) outcome {
+	for {
+		g.mu.Lock()
+		now := time.Now()
+		next, up := g.suspects.due(of), g.up
+		if g.failures == 0 {
+			up = nil // it is closed
+			if !now.Before(next) {
+				g.mu.Unlock()
+				return granted
+			}
+		}
+		if !now.Before(until) {
+			g.mu.Unlock()
+			return expired
+		}
+		if g.failures > 0 {
+			probe := g.next
+			if of == g.latest && g.waiting > 1 {
+				probe = probe.Add(courtesy)
+			}
+			if probe.After(next) {
+				next = probe
+			}
+			if !now.Before(next) {
+				g.next = now.Add(probeEvery)
+				g.mu.Unlock()
+				return granted
+			}
+		}
+		pause := min(next.Sub(now), until.Sub(now))
+		g.mu.Unlock()
+
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-up:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return ended
+		}
+	}
 }

@@ -27,7 +27,7 @@ var withoutExample = []exception{
 	{regexp.MustCompile(`\.(InitializeTopics|SubscribeInitialize)$`), "the queue and the router call it at the start"},
 	{regexp.MustCompile(`^wm\w+\.\w+\.(RedeliveryTime|ListWaiting)$`), "the stages and the receiver call it"},
 	{regexp.MustCompile(`^wm\w+\.Subscriber\.(Browse|Begun)$`), "a drain calls it"},
-	{regexp.MustCompile(`^crashlimit\.Store\.Forget$`), "a release of a parked message calls it"},
+	{regexp.MustCompile(`^sqlshare\.Store\.\w+$`), "the breaker calls it"},
 	{regexp.MustCompile(`^conformance\.`), "tests call it: docs/pubsub.md shows one"},
 }
 

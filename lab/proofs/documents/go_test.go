@@ -40,6 +40,7 @@ var packagesOfDocs = map[string]string{
 	"jetstream":    module + "/examples/nats/jetstream",
 	"prometheus":   "github.com/prometheus/client_golang/prometheus",
 	"promhttp":     "github.com/prometheus/client_golang/prometheus/promhttp",
+	"sqlshare":     module + "/middleware/breaker/sqlshare",
 	"spillway":     module,
 }
 

@@ -3,11 +3,17 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -152,4 +158,120 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 		return &redirectError{fmt.Sprintf("the answers are more than %d redirects", maxRedirects)}
 	}
 	return nil
+}
+
+// The headers of a signed request, as the Standard Webhooks specification names them.
+const (
+	// HeaderID has Notice.ID.
+	HeaderID = "Webhook-Id"
+	// HeaderTimestamp has the time of the request, in seconds since 1970.
+	HeaderTimestamp = "Webhook-Timestamp"
+	// HeaderSignature has "v1," and the base64 of the HMAC-SHA256 of "<id>.<timestamp>.<body>".
+	HeaderSignature = "Webhook-Signature"
+)
+
+const version = "v1,"
+
+// DefaultTolerance is how far the time of a request may be from that of the receiver, for Verify.
+const DefaultTolerance = 5 * time.Minute
+
+var (
+	// ErrSignature is the error of a request that was not signed with the secret, or was changed.
+	ErrSignature = errors.New("webhook: the request has no signature of this secret")
+	// ErrTimestamp is the error of a request that is too old, or from the future: it may be a copy that is sent again.
+	ErrTimestamp = errors.New("webhook: the time of the request is too far from now")
+)
+
+// sign adds the headers of a signed request.
+func sign(header http.Header, secret []byte, id string, at time.Time, body []byte) {
+	timestamp := strconv.FormatInt(at.Unix(), 10)
+	header.Set(HeaderID, id)
+	header.Set(HeaderTimestamp, timestamp)
+	header.Set(HeaderSignature, version+base64.StdEncoding.EncodeToString(mac(secret, id, timestamp, body)))
+}
+
+func mac(secret []byte, id, timestamp string, body []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(id + "." + timestamp + "."))
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// Verify returns nil if a request was signed with secret and is at most tolerance old. It is for the receiver of a
+// webhook. body is the body as it was received. Signatures are compared in constant time. To change the secret, verify
+// with the new one and then with the old one. A tolerance of 0 is DefaultTolerance. Keep HeaderID for as long to drop
+// what is sent again within it.
+func Verify(secret []byte, header http.Header, body []byte, tolerance time.Duration) error {
+	if tolerance <= 0 {
+		tolerance = DefaultTolerance
+	}
+	id, timestamp := header.Get(HeaderID), header.Get(HeaderTimestamp)
+	if len(secret) == 0 || id == "" {
+		return ErrSignature
+	}
+	want, found := mac(secret, id, timestamp, body), false
+	for _, signature := range strings.Fields(header.Get(HeaderSignature)) {
+		encoded, ok := strings.CutPrefix(signature, version)
+		got, err := base64.StdEncoding.DecodeString(encoded)
+		if ok && err == nil && hmac.Equal(got, want) {
+			found = true
+		}
+	}
+	if !found {
+		return ErrSignature
+	}
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil || time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
+		return ErrTimestamp
+	}
+	return nil
+}
+
+// Config configures a webhook. Only URL is required.
+type Config struct {
+	// URL receives a POST for each notice. It is a secret: it stands in no error and in no log line. It must be of
+	// https or http.
+	URL string
+	// Body makes the body of a request. Default: JSON, the notice as docs/notices.md describes it. Slack is the other
+	// one.
+	Body func(notify.Notice) ([]byte, error)
+	// Secret signs each request, as Verify checks it. It must have at least 16 bytes. Default: none, requests have no
+	// signature.
+	Secret []byte
+	// Header is added to each request, such as an Authorization. Default: none.
+	Header http.Header
+	// Client sends the requests: set its Transport for TLS and proxies, and its Timeout for less than 10 s. Its
+	// CheckRedirect is not used: a redirect to another host is an error. Default: http.DefaultClient.
+	Client *http.Client
+}
+
+func (c *Config) setDefaults() {
+	if c.Body == nil {
+		c.Body = func(n notify.Notice) ([]byte, error) { return json.Marshal(n) }
+	}
+	if c.Client == nil {
+		c.Client = http.DefaultClient
+	}
+	c.Header = maps.Clone(c.Header)
+}
+
+// validate returns an error without a word of the URL.
+func (c *Config) validate() (*url.URL, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, errors.New("webhook: Config.URL is not an absolute address of https or http: give the whole address " +
+			"(it is a secret, and not shown)")
+	}
+	if len(c.Secret) > 0 && len(c.Secret) < 16 {
+		return nil, fmt.Errorf("webhook: Config.Secret has %d bytes: it must have at least 16, of a random source",
+			len(c.Secret))
+	}
+	for name, values := range c.Header {
+		for _, value := range values {
+			if strings.ContainsAny(name+value, "\r\n\x00") {
+				return nil, fmt.Errorf("webhook: Config.Header[%q] has a line break: leave it out", name)
+			}
+		}
+	}
+	return u, nil
 }

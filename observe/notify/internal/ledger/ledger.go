@@ -16,6 +16,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -248,4 +249,165 @@ func (l *Ledger) Turn(ctx context.Context, name string, every time.Duration) (mi
 		return tx.put(key, e)
 	})
 	return mine, err
+}
+
+// entry is an episode. Times are microseconds since 1970, by the clock of the entries, but for first and last.
+type entry struct {
+	opened, ends  int64 // of the episode, and of its window
+	total, untold int64
+	first, last   int64
+	about         string
+
+	telling       Step // what an instance is about to tell; empty if there is nothing
+	said          int64
+	number        int64 // of tellings
+	holder        string
+	leased, tries int64
+}
+
+// maxTries is how many instances may begin to tell the same.
+const maxTries = 2
+
+// count adds a report to an entry, which may be new.
+func (l *Ledger) count(e *entry, r Report, now int64) *Telling {
+	lasts := l.rules.Lasts(r.Kind)
+	if e.opened == 0 || e.telling == "" && e.untold == 0 && now >= e.ends && !lasts {
+		return l.open(e, r, now)
+	}
+	if r.N > 0 {
+		e.untold, e.total = e.untold+r.N, e.total+r.N
+	}
+	e.first, e.last = min(e.first, r.First.UnixMicro()), max(e.last, r.Last.UnixMicro())
+	if lasts {
+		e.ends = now + l.rules.Settle.Microseconds()
+		if r.About != "" {
+			e.about = r.About
+		}
+	}
+	return nil
+}
+
+// open begins an episode.
+func (l *Ledger) open(e *entry, r Report, now int64) *Telling {
+	*e = entry{opened: now, ends: now + l.window(r.Kind), total: max(1, r.N), first: r.First.UnixMicro(),
+		last: r.Last.UnixMicro(), about: r.About}
+	return l.claim(r.Key, e, Began, e.total, now)
+}
+
+func (l *Ledger) window(kind string) int64 {
+	if l.rules.Lasts(kind) {
+		return l.rules.Settle.Microseconds()
+	}
+	return l.rules.Window.Microseconds()
+}
+
+// claim has the instance tell something.
+func (l *Ledger) claim(key Key, e *entry, step Step, said, now int64) *Telling {
+	e.telling, e.said, e.tries = step, said, 0
+	e.number++
+	return l.take(key, e, now)
+}
+
+// take gives the instance the lease of what is to be told.
+func (l *Ledger) take(key Key, e *entry, now int64) *Telling {
+	e.tries++
+	e.holder, e.leased = l.holder, now+l.rules.Lease.Microseconds()
+	return &Telling{Key: key, Step: e.telling, Count: e.said, Total: e.total, First: fromMicro(e.first),
+		Last: fromMicro(e.last), Opened: e.opened, Number: e.number, About: e.about, Again: e.tries > 1}
+}
+
+// due does what the time has come for. It reports whether the episode is over, and whether a telling was given up.
+func (l *Ledger) due(key Key, e *entry, now int64) (t *Telling, over, gaveUp bool) {
+	if e.opened > now { // the clock went back: no end may be further away than it ever was
+		e.ends = min(e.ends, now+l.window(key.Kind))
+	}
+	if e.telling != "" {
+		if lease := l.rules.Lease.Microseconds(); e.leased > now && e.leased <= now+2*lease {
+			return nil, false, false
+		}
+		if e.tries < maxTries {
+			return l.take(key, e, now), false, false
+		}
+		ended := e.telling == Ended
+		e.telling = ""
+		return nil, ended, true
+	}
+	switch {
+	case now < e.ends:
+		return nil, false, false
+	case l.rules.Lasts(key.Kind):
+		return l.claim(key, e, Ended, e.total, now), false, false
+	case e.untold == 0:
+		return nil, true, false
+	}
+	said := e.untold
+	e.untold, e.ends = 0, now+l.window(key.Kind)
+	return l.claim(key, e, Counted, said, now), false, false
+}
+
+func fromMicro(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// InMemory returns a Ledger of this process alone.
+func InMemory(holder string, rules Rules) *Ledger {
+	return &Ledger{&memory{entries: map[Key]*entry{}}, rules, holder}
+}
+
+// memory is entries in memory. MaxNew bounds how many there are.
+type memory struct {
+	mu      sync.Mutex
+	entries map[Key]*entry
+}
+
+func (m *memory) alone(_ context.Context, work func(transaction) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return work(m)
+}
+
+func (m *memory) get(key Key) (*entry, int64, error) {
+	return m.entries[key], time.Now().UnixMicro(), nil
+}
+
+func (m *memory) make(key Key) (*entry, int64, error) {
+	if m.entries[key] == nil {
+		m.entries[key] = &entry{}
+	}
+	return m.get(key)
+}
+
+func (m *memory) add(key Key, e *entry) error { return m.put(key, e) }
+
+func (m *memory) put(key Key, e *entry) error {
+	m.entries[key] = e
+	return nil
+}
+
+func (m *memory) remove(key Key) error {
+	delete(m.entries, key)
+	return nil
+}
+
+func (m *memory) due(_ context.Context, lease time.Duration, limit int) (keys []Key, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now().UnixMicro()
+	for key, e := range m.entries {
+		free := e.leased <= now || e.leased > now+2*lease.Microseconds()
+		if (e.telling != "" && free || e.telling == "" && e.ends <= now || e.opened > now && e.ends < math.MaxInt64) &&
+			len(keys) < limit {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (m *memory) renew(_ context.Context, holder string, lease time.Duration, keys []Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		if e := m.entries[key]; e != nil && e.telling != "" && e.holder == holder {
+			e.leased = time.Now().Add(lease).UnixMicro()
+		}
+	}
+	return nil
 }
