@@ -66,10 +66,44 @@ const tryTimeout = 5 * time.Second
 func (s *sqlStore) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
+	if s.on.Kind() == database.SQLite {
+		return s.trySQLite(ctx)
+	}
 	claim, err := s.Claim(ctx, Entry{Key: Key{Consumer: s.Consumer("spillway.start"), ID: rand.Text()}})
 	if err == nil {
 		_, err = claim.Tx().ExecContext(ctx, `UPDATE spillway_keys SET outputs = NULL WHERE consumer IS NULL`)
 		_ = claim.Release()
+	}
+	if !outage.Refused(err) {
+		return nil
+	}
+	if todo := remedy(err); todo != "" {
+		err = fmt.Errorf("%w (%s)", err, todo)
+	}
+	return err
+}
+
+// trySQLite asks for the write lock, and does not wait for it: the driver would wait for a handler in another process,
+// for as long as the user's busy time-out says, and this process would not start.
+func (s *sqlStore) trySQLite(ctx context.Context) error {
+	conn, err := s.on.DB().Conn(ctx)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	var patience int
+	if err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&patience); err != nil {
+		return nil
+	}
+	if _, err := conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
+		return nil
+	}
+	defer func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf(`PRAGMA busy_timeout = %d`, patience))
+	}()
+	if _, err = conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err == nil {
+		_, err = conn.ExecContext(ctx, `UPDATE spillway_keys SET outputs = NULL WHERE consumer IS NULL`)
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 	}
 	if !outage.Refused(err) {
 		return nil
