@@ -10,33 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
-
-// running runs a router with the handlers that add adds, and returns the function that closes it.
-func running(t testing.TB, add func(*message.Router)) (stop func()) {
-	return testkit.RunRouter(t, watermill.NopLogger{}, add)
-}
-
-var eventually = testkit.Eventually
-
-func newChannel(config gochannel.Config) *gochannel.GoChannel {
-	return gochannel.NewGoChannel(config, watermill.NopLogger{})
-}
-
-func publish(t testing.TB, pub message.Publisher, topic string, ids ...string) {
-	t.Helper()
-	for _, id := range ids {
-		testkit.NoError(t, pub.Publish(topic, newMessage(id)))
-	}
-}
 
 //go:noinline
 func explode() { panic(context.Canceled) }

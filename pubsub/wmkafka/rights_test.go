@@ -43,8 +43,8 @@ func newGuarded(t *testing.T) *guarded {
 	for _, kind := range []sarama.AclResourceType{sarama.AclResourceTopic, sarama.AclResourceGroup, sarama.AclResourceCluster} {
 		name := map[bool]string{true: "kafka-cluster", false: "*"}[kind == sarama.AclResourceCluster]
 		resource := sarama.Resource{ResourceType: kind, ResourceName: name, ResourcePatternType: sarama.AclPatternLiteral}
-		testkit.NoError(t, c.admin.CreateACL(resource, sarama.Acl{Principal: "User:spillway", Host: "*",
-			Operation: sarama.AclOperationAll, PermissionType: sarama.AclPermissionAllow}))
+		testkit.NoError(t, c.admin.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{{Principal: "User:spillway",
+			Host: "*", Operation: sarama.AclOperationAll, PermissionType: sarama.AclPermissionAllow}}}}))
 	}
 	roots := x509.NewCertPool()
 	testkit.Require(t, roots.AppendCertsFromPEM(testkit.Must(os.ReadFile(secured.CA))), "no certificates")
@@ -58,8 +58,8 @@ func newGuarded(t *testing.T) *guarded {
 func (g *guarded) deny(kind sarama.AclResourceType, name string, operation sarama.AclOperation) (allow func()) {
 	g.Helper()
 	resource := sarama.Resource{ResourceType: kind, ResourceName: name, ResourcePatternType: sarama.AclPatternLiteral}
-	testkit.NoError(g, g.admin.CreateACL(resource, sarama.Acl{Principal: "User:spillway", Host: "*", Operation: operation,
-		PermissionType: sarama.AclPermissionDeny}))
+	testkit.NoError(g, g.admin.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{{Principal: "User:spillway",
+		Host: "*", Operation: operation, PermissionType: sarama.AclPermissionDeny}}}}))
 	return func() {
 		_, err := g.admin.DeleteACL(sarama.AclFilter{ResourceType: kind, ResourceName: &name, Operation: sarama.AclOperationAny,
 			ResourcePatternTypeFilter: sarama.AclPatternLiteral, PermissionType: sarama.AclPermissionDeny}, false)

@@ -116,8 +116,9 @@ func (s *session) ConsumeClaim(_ sarama.ConsumerGroupSession, of sarama.Consumer
 func (s *session) Cleanup(sarama.ConsumerGroupSession) error {
 	s.cancel()
 	for _, p := range s.parts() {
-		p.mu.Lock()   // nothing is launched after that
-		p.mu.Unlock() //nolint:staticcheck // it was launched before
+		p.mu.Lock() // nothing is launched after that
+		//lint:ignore SA2001 what was launched before has been counted
+		p.mu.Unlock()
 	}
 	landed := make(chan struct{})
 	go func() { s.flights.Wait(); close(landed) }()
