@@ -23,8 +23,8 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err erro
 }
 
 // Begun reports whether the consumer group has committed an offset of topic, or topic has no message. If it has not, a
-// drain would begin with the oldest message. So redrive.DrainTopic asks: offsets are gone if the group is deleted,
-// and seven days after a process was killed that was its last member.
+// subscription would begin with the oldest message. So redrive.DrainTopic and letters.Store.Collect ask: offsets are
+// gone if the group is deleted, and seven days after a process was killed that was its last member.
 func (s *Subscriber) Begun(ctx context.Context, topic string) (begun bool, err error) {
 	begun, err = s.begun(ctx, topic)
 	if err != nil {

@@ -24,8 +24,24 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 		})
 	}
 	s.begin(session)
+	s.beginAt0(session)
 	context.AfterFunc(session.Context(), func() { s.lost.Store(time.Now().UnixNano()) })
 	return nil
+}
+
+// beginAt0 commits an offset where the group has none, before a message comes. So a group without an offset has lost it,
+// and is not one whose process was killed before it committed. Sarama takes 0 for the oldest record if 0 is gone.
+func (s *subscription) beginAt0(session sarama.ConsumerGroupSession) {
+	config := s.client.Consumer
+	if config.Offsets.Initial != sarama.OffsetOldest || !config.Group.ResetInvalidOffsets {
+		return
+	}
+	for topic, partitions := range session.Claims() {
+		for _, partition := range partitions {
+			session.MarkOffset(topic, partition, 0, "") // does nothing where there is an offset
+		}
+	}
+	session.Commit()
 }
 
 // Cleanup ends it. All messages are settled.

@@ -2,15 +2,20 @@ package wmkafka
 
 import (
 	"crypto/rand"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features V1, V10, promise P6: a drain whose group has lost its offsets, or never had any, begins with the oldest
@@ -39,6 +44,63 @@ func TestDrainWithoutOffsets(t *testing.T) {
 	c.eventually("the group is gone", func() bool { return c.admin.DeleteConsumerGroup(c.group) == nil })
 	testkit.Says(t, testkit.Err(drain(false)), "FromBeginning")
 	testkit.Equal(t, "redriven", len(live.Taken()), 4)
+}
+
+// Features V9, V10, promise P6: a Store collects a topic anew, after its group has lost its offsets, only if they are
+// set. Else letters that were discarded or purged wait again.
+func TestCollectWithoutOffsets(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	topic := c.topic + ".dlq"
+	c.create(topic, 2, nil)
+	db := databases.SQLite.Open(t, "file:"+filepath.Join(t.TempDir(), "letters.db"))
+	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+	collect := func(r *message.Router) { r.AddPlugin(store.Collect(c.subscriber(SubscriberConfig{}), topic)) }
+	is := func(status letters.Status) letters.Filter { return letters.Filter{Statuses: []letters.Status{status}} }
+	count := func(f letters.Filter) int { return testkit.Must(store.Count(t.Context(), f)) }
+	refused := func() {
+		t.Helper()
+		router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
+		collect(router)
+		testkit.Says(t, testkit.Err(0, testkit.Starts(t, router)), "--reset-offsets")
+	}
+
+	c.produce(append(letterRecords(c, topic, 0, "a", "b"), letterRecords(c, topic, 1, "")...)...)
+	stop := testkit.RunRouter(t, watermill.NopLogger{}, collect) // the first: the store knows nothing of the topic
+	c.eventually("all are stored", func() bool { return count(letters.Filter{}) == 3 })
+	stop()
+	c.eventually("the group is gone", func() bool { return c.admin.DeleteConsumerGroup(c.group) == nil })
+	testkit.Must(store.MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ada"}))
+	refused()
+	testkit.Equal(t, "discarded", count(is(letters.StatusDiscarded)), 3)
+	testkit.Must(store.Purge(t.Context(), is(letters.StatusDiscarded), letters.Act{By: "ada"}))
+	refused()
+	testkit.Equal(t, "stored", count(letters.Filter{}), 0)
+	request := &sarama.OffsetCommitRequest{Version: 2, ConsumerGroup: c.group, RetentionTime: -1,
+		ConsumerGroupGeneration: sarama.GroupGenerationUndefined}
+	request.AddBlock(topic, 0, 1, 0, "") // as kafka-consumer-groups.sh --reset-offsets does
+	request.AddBlock(topic, 1, 1, 0, "")
+	testkit.NoError(t, testkit.Err(testkit.Must(c.admin.client.Coordinator(c.group)).CommitOffset(request)))
+	testkit.RunRouter(t, watermill.NopLogger{}, collect)
+	c.eventually("it goes on", func() bool { return count(is(letters.StatusWaiting)) == 1 })
+}
+
+// Promise P6: a group has offsets as soon as it has members, so that a process that is killed before its first ack is
+// not taken for one whose offsets are gone.
+func TestBegunWithoutAck(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.produce(numbered(1)...)
+	sub := c.subscriber(SubscriberConfig{})
+	testkit.Equal(t, "begun", testkit.Must(sub.Begun(t.Context(), c.topic)), false)
+	messages := c.subscribe(sub)
+	msg := c.next(messages)
+	testkit.Equal(t, "begun, when a message is delivered", testkit.Must(sub.Begun(t.Context(), c.topic)), true)
+	msg.Nack()
+	c.closes(sub)
+	sub = c.subscriber(SubscriberConfig{})
+	c.next(c.subscribe(sub)).Ack() // it is not lost
+	c.closes(sub)
 }
 
 // Promise P6: the offsets of a group without members outlive the broker's offsets.retention.minutes. So a service that
