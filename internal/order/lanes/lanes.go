@@ -1,3 +1,17 @@
+// Package lanes runs many messages at the same time, and never two of one key.
+//
+//	              ┌─ key a ─▶ a3 a2 ─▶ run(a1)
+//	Add ─▶ room ──┼─ key b ─────────▶ run(b1)
+//	              └─ no key ────────▶ run(x1)
+//
+// The messages of a key run one after the other, as they were added. The next one begins when run has returned. A key
+// whose message takes long holds up its own messages alone, until there is no room: then Add waits. A message without
+// a key has no order, and waits for no other.
+//
+// A key is kept as a hash of 64 bits, however long it is. Two keys with one hash share a lane, which costs time and no
+// order. What is kept is bounded by Config.Items and Config.Bytes, however many keys there are.
+//
+// Package sequence says what stands on lanes.
 package lanes
 
 import (
@@ -6,6 +20,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 // ErrClosed is returned by Add after Close.
@@ -224,4 +240,16 @@ func (l *Lanes[T]) Close() {
 	l.work.Broadcast()
 	l.mu.Unlock()
 	l.workers.Wait()
+}
+
+// KeyFrom calls the function of a SubscriberConfig that returns the key of a message. A panic is an error: a message
+// whose key is not known would overtake others.
+func KeyFrom(of func(*message.Message) string, msg *message.Message) (key string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("SubscriberConfig.Key panicked with %v for message %q: it must return the key of every message, or \"\" "+
+				"for one without a key", r, msg.UUID)
+		}
+	}()
+	return of(msg), nil
 }
