@@ -1,6 +1,7 @@
 package redrive
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -8,10 +9,15 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain/consume"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // HandlerConfig configures a Handler. Rules.Allow and Park are required.
@@ -128,5 +134,134 @@ func (h *Handler) Handle(msg *message.Message) error {
 		topic = "unknown"
 	}
 	_, err := h.handle(msg.Context(), msg, topic)
+	return err
+}
+
+// Plugin adds to the router a handler for each dead-letter topic, named spillway_redrive_<topic>, that redrives its
+// letters. A chain of the whole router lets these messages pass, so that a failure here never becomes the dead letter
+// of a dead letter. Plugin makes the topics of
+// Park. The router closes sub. A wrong argument is an error of Router.Run, and so
+// is a publisher of a handler that is also a publisher of h.
+func (h *Handler) Plugin(sub message.Subscriber, topics ...string) message.RouterPlugin {
+	add := consume.Plugin("redrive", "spillway_redrive_", sub, topics, func(topic string, msg *message.Message) error {
+		_, err := h.handle(msg.Context(), msg, topic)
+		return err
+	})
+	return func(router *message.Router) error {
+		if err := add(router); err != nil {
+			return err
+		}
+		router.AddPublisherDecorators(func(pub message.Publisher) (message.Publisher, error) {
+			return pub, h.checkPublisher(pub)
+		})
+		return h.initialize(topics...)
+	}
+}
+
+// checkPublisher returns an error if pub, the publisher of a handler, is also the publisher or the Park of h. The
+// router closes pub when its handler stops, and h could not publish from then on.
+func (h *Handler) checkPublisher(pub message.Publisher) error {
+	for name, own := range map[string]message.Publisher{"the publisher": h.publisher, "HandlerConfig.Park": h.parking} {
+		if decorated.ClosedTogether(pub, own) {
+			return fmt.Errorf("redrive: %s (%T) is also the publisher of another handler, which the router closes when that "+
+				"handler stops: give the redrive handler a publisher of its own", name, own)
+		}
+	}
+	return nil
+}
+
+// outcome is what became of a message of a dead-letter topic.
+type outcome int
+
+const (
+	givenBack outcome = iota
+	redriven
+	quarantined
+	refused
+	parked
+	failed
+	closed // sealed, and it does not open
+)
+
+var (
+	errNotChosen = errors.New("redrive: the filter does not choose this letter")
+	errGivenBack = errors.New("redrive: the message is requeued: its context ended")
+)
+
+func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string) (outcome, error) {
+	if err := ctx.Err(); err != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+	}
+	l, err := poison.Decode(msg)
+	if err != nil {
+		return h.park(ctx, msg, original(msg), topic, parked, err)
+	}
+	l.DeadLetterTopic = topic
+	if !h.Filter.Matches(l) {
+		return h.park(ctx, msg, l, topic, parked, errNotChosen)
+	}
+	if h.spent(l) {
+		return h.quarantine(ctx, msg, l, topic)
+	}
+	target, err := h.target(l)
+	if err != nil {
+		logging.RedriveRefused.Write(h.Logger, err, fields(l, target))
+		out, parking := h.park(ctx, msg, l, topic, refused, err)
+		if parking == nil {
+			h.onRefused(ctx, l, target)
+		}
+		return out, parking
+	}
+	waits, done := graceful.Waits(ctx)
+	defer done()
+	if !h.rested(waits, l) {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, waits.Err())
+	}
+	opened, err := l.Open(ctx, h.Seal)
+	if err != nil {
+		return h.closed(ctx, msg, l, topic, err)
+	}
+	if err := h.turn(waits); err != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+	}
+	err = h.bring(ctx, l, opened, target)
+	if err == nil {
+		h.onRedrive(ctx, l, target)
+		return redriven, nil
+	}
+	if ctx.Err() != nil {
+		return givenBack, fmt.Errorf("%w: %w", errGivenBack, errors.Join(ctx.Err(), err))
+	}
+	return h.park(ctx, msg, l, topic, failed, err)
+}
+
+// rested waits until the letter has rested for MinWait, and reports whether ctx lasted that long. A time in the future,
+// of another clock or a forger, counts as now.
+func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
+	since := l.Failure.LastFailedAt
+	if l.Redrive.At.After(since) {
+		since = l.Redrive.At
+	}
+	pause := min(h.minWait-time.Since(since), h.minWait)
+	return pause <= 0 || wait.For(ctx, pause)
+}
+
+// turn waits for a free place, which bring gives back, and for the rate.
+func (h *Handler) turn(ctx context.Context) error {
+	select {
+	case h.busy <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := h.wait(ctx)
+	if err != nil {
+		<-h.busy
+	}
+	return err
+}
+
+func (h *Handler) bring(ctx context.Context, l, opened poison.Letter, target string) error {
+	defer func() { <-h.busy }()
+	_, err := h.redrive(ctx, l, opened, target)
 	return err
 }

@@ -3,17 +3,23 @@ package redrive
 import (
 	"context"
 	"fmt"
+	"math"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/privacy"
 )
 
 const publishBackoff = 50 * time.Millisecond // after the first refusal; it doubles up to a second
@@ -91,4 +97,96 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 			return trace, err
 		}
 	}
+}
+
+// maxLateness is how late a turn may be and still be made up for by those after it. A longer gap is a time in which
+// nothing was asked for, and gives nothing away.
+const maxLateness = 100 * time.Millisecond
+
+// pacer gives turns at a steady rate. The turns are due at fixed times, so that a timer or publisher that is a little
+// late does not make all later turns late too: of a bucket that holds one token, such a delay takes 24 % at 1,000 turns
+// a second.
+type pacer struct {
+	every time.Duration
+
+	lock sync.Mutex
+	due  time.Time // when the next turn is
+}
+
+func newPacer(rate float64) *pacer {
+	const longest = 100 * 365 * 24 * time.Hour
+	return &pacer{every: time.Duration(math.Min(float64(time.Second)/rate, float64(longest)))}
+}
+
+// wait waits for a turn, no longer than ctx lasts. It fails at once if the turn comes after the deadline of ctx.
+func (p *pacer) wait(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := time.Now()
+	p.lock.Lock()
+	if now.Sub(p.due) > maxLateness {
+		p.due = now
+	}
+	turn := p.due
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(turn) {
+		p.lock.Unlock()
+		return fmt.Errorf("%w: the rate allows the next letter after it", context.DeadlineExceeded)
+	}
+	next := turn.Add(p.every)
+	p.due = next
+	p.lock.Unlock()
+
+	if pause := turn.Sub(now); pause <= 0 || wait.For(ctx, pause) {
+		return nil
+	}
+	p.lock.Lock()
+	if p.due.Equal(next) { // no later turn was given out: this one is free again
+		p.due = turn
+	}
+	p.lock.Unlock()
+	return ctx.Err()
+}
+
+func (r *rules) traced() traced.By { return traced.By{Tracer: r.Hooks.Tracer, Logger: r.Logger} }
+
+// operation is one publishing of a letter, or of a message of a dead-letter topic.
+func (r *rules) operation(ctx context.Context, kind observe.Kind, client any, l poison.Letter, topic string,
+	number int) observe.Operation {
+	if r.Hooks.Tracer == nil {
+		return observe.Operation{}
+	}
+	op := operationOn(kind, l)
+	op.To, op.Client, op.Number, op.Parent = topic, client, number, r.traced().Trace(ctx)
+	return op
+}
+
+// settlement calls mark, which ends what trace began, as an operation.
+func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, mark func(context.Context) error) error {
+	if r.Hooks.Tracer == nil {
+		return mark(context.Background())
+	}
+	op := operationOn(observe.Settle, l)
+	op.To, op.Client, op.Outcome, op.Parent = l.DeadLetterTopic, client, outcome, trace
+	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error {
+		return mark(in)
+	})
+}
+
+// shown returns the text of a refusal without credentials.
+func shown(err error) string { return (*privacy.Redactor)(nil).Text(boundedtext.Error(err, maxShown)) }
+
+// maxShown bounds the text of an error that is masked.
+const maxShown = 4 << 10
+
+func operationOn(kind observe.Kind, l poison.Letter) observe.Operation {
+	op := observe.Operation{
+		Kind: kind, Topic: l.Origin.Topic, Handler: l.Origin.Handler, ID: l.Original.UUID, Message: l.Original,
+		Redrives: l.Redrive.Count, Attempts: l.Failure.Attempts,
+		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Earlier: l.Trace,
+	}
+	if kind == observe.Redrive {
+		op.Redrives++
+	}
+	return op
 }

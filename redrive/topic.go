@@ -1,14 +1,20 @@
 package redrive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // DrainTopicConfig configures DrainTopic. Rules.Allow, Topic and Park are required.
@@ -128,4 +134,165 @@ func (d *topicDrain) snapshot(ctx context.Context) (empty bool, err error) {
 		d.most = n
 	}
 	return n <= 0, nil
+}
+
+// planSamples is how many letters a dry run shows.
+const planSamples = 10
+
+// topicPlanning is one PlanTopic.
+type topicPlanning struct {
+	rules
+	config           DrainTopicConfig
+	plan             inside.TopicPlan
+	causes           map[inside.PlannedCause]*plannedCause
+	targets, refused map[string]int
+}
+
+type plannedCause struct {
+	letters     int
+	description string // of the last letter
+}
+
+const (
+	// maxDistinct bounds what is counted apart: topics and causes come with messages, and may be many.
+	maxDistinct = 10_000
+	maxPlanned  = 100
+)
+
+func (p *topicPlanning) letter(l *poison.Letter, topic string) {
+	p.plan.Letters++
+	p.count(p.targets, topic)
+	cause := inside.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler),
+		Class:  l.Failure.Class,
+		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
+	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
+		p.causes[cause] = new(plannedCause)
+	}
+	if n := p.causes[cause]; n != nil {
+		n.letters++
+		n.description = logged(l.Failure.Description)
+	}
+	if len(p.plan.Sample) < planSamples {
+		p.plan.Sample = append(p.plan.Sample, inside.TopicLetter{Letter: *l, Target: topic})
+	}
+}
+
+func (p *topicPlanning) count(topics map[string]int, topic string) {
+	if topic = logged(topic); topics[topic] > 0 || len(topics) < maxDistinct {
+		topics[topic]++
+	}
+}
+
+func (p *topicPlanning) result() inside.TopicPlan {
+	for cause, n := range p.causes {
+		cause.Description, cause.Letters = n.description, n.letters
+		p.plan.Causes = append(p.plan.Causes, cause)
+	}
+	slices.SortFunc(p.plan.Causes, func(a, b inside.PlannedCause) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Topic, b.Topic),
+			cmp.Compare(a.Handler, b.Handler),
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Class, b.Class))
+	})
+	p.plan.Causes = p.plan.Causes[:min(len(p.plan.Causes), maxPlanned)]
+	p.plan.Targets, p.plan.RefusedTopics = mostFirst(p.targets, maxPlanned), mostFirst(p.refused, maxPlanned)
+	if p.Rate > 0 {
+		p.plan.Takes = period.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
+	}
+	return p.plan
+}
+
+// mostFirst are topics by the number of their letters, at most so many of them.
+func mostFirst(topics map[string]int, most int) (counted []inside.TopicCount) {
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		counted = append(counted, inside.TopicCount{Topic: topic, Letters: topics[topic]})
+	}
+	slices.SortStableFunc(counted, func(a, b inside.TopicCount) int { return cmp.Compare(b.Letters, a.Letters) })
+	return counted[:min(len(counted), most)]
+}
+
+// browser is a subscriber that shows messages without taking them, as those of wmkafka, wmamqp and wmsql do.
+type browser interface {
+	// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
+	// begins, until each returns false. It settles and commits nothing: a subscription gets the messages as if Browse
+	// had not been called.
+	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
+}
+
+// Inside returns what Spillway's own packages call of this one, and its users do not. Nothing is promised of it.
+func Inside() inside.Drains[DrainTopicConfig] { return inner{} }
+
+type inner struct{}
+
+func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber,
+	config DrainTopicConfig) (none inside.TopicPlan,
+	err error) {
+	if safecall.IsNil(subscriber) {
+		return none, errors.New("redrive: the subscriber is nil: give one that reads the dead-letter topic")
+	}
+	if err := config.validate(); err != nil {
+		return none, err
+	}
+	browsing, is := subscriber.(browser)
+	if !is {
+		return none, fmt.Errorf("redrive: the subscriber has no method Browse: %T: use a subscriber of wmkafka, wmamqp or wmsql, or give yours the method Browse of those", subscriber)
+	}
+	working, err := newRules("DrainTopicConfig", nowhere{}, config.Rules)
+	if err == nil {
+		err = working.ofTopic("DrainTopicConfig")
+	}
+	if err != nil {
+		return none, err
+	}
+	p := &topicPlanning{rules: working, config: config, causes: make(map[inside.PlannedCause]*plannedCause),
+		targets: make(map[string]int), refused: make(map[string]int)}
+	err = safecall.Call("redrive.Browser", func() error {
+		return browsing.Browse(ctx, config.Topic, func(msg *message.Message) bool {
+			if config.Max > 0 && p.plan.Messages == config.Max {
+				return false
+			}
+			p.look(msg)
+			return (config.Max == 0 || p.plan.Messages < config.Max) && ctx.Err() == nil
+		})
+	})
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("redrive: plan a drain of %q: %w", config.Topic, err)
+	}
+	return p.result(), err
+}
+
+// nowhere is the publisher of a dry run.
+type nowhere struct{}
+
+func (nowhere) Publish(string, ...*message.Message) error {
+	return errors.New("redrive: a dry run publishes nothing")
+}
+func (nowhere) Close() error { return nil }
+
+// look counts what a drain would do with a message, in the order in which Handler.handle decides it.
+func (p *topicPlanning) look(msg *message.Message) {
+	p.plan.Messages++
+	l, err := poison.Decode(msg)
+	if err != nil {
+		p.plan.NoLetters++
+		return
+	}
+	l.DeadLetterTopic = p.config.Topic
+	if !p.Filter.Matches(l) {
+		p.plan.NotChosen++
+		return
+	}
+	if p.spent(l) {
+		p.plan.Quarantine++
+		return
+	}
+	topic, err := p.target(l)
+	if err != nil {
+		p.plan.Refused++
+		p.count(p.refused, topic)
+		return
+	}
+	p.letter(&l, topic)
 }

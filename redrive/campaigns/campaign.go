@@ -4,9 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Campaign is a campaign as it stood when it was read.
@@ -205,4 +210,130 @@ func checkedID(id string) string {
 		return r
 	}, id)
 	return id[:min(len(id), 64)]
+}
+
+// State is where a campaign stands.
+type State string
+
+const (
+	// Selecting is the state of a campaign whose letters are being written down. Nothing is published.
+	Selecting State = "selecting"
+	// Approval is the state of a campaign that waits for Approve by a second person.
+	Approval State = "approval"
+	// Scheduled is the state of a campaign that waits for Request.NotBefore.
+	Scheduled State = "scheduled"
+	// Running is the state of a campaign that workers work on.
+	Running State = "running"
+	// Canary is the state of a campaign that published its first letters, and waits for what becomes of them.
+	Canary State = "canary"
+	// Paused is the state of a campaign that waits for Resume, or for Campaign.ResumeAt.
+	Paused State = "paused"
+	// Cancelled is the state of a campaign that was given up. The letters that it did not redrive wait as before.
+	Cancelled State = "cancelled"
+	// Finished is the state of a campaign that is through with all its letters.
+	Finished State = "finished"
+)
+
+// States are all states, in the order in which a campaign can pass through them.
+var States = []State{Selecting, Approval, Scheduled, Running, Canary, Paused, Cancelled, Finished}
+
+// Ended reports whether a campaign in this state publishes nothing any more.
+func (s State) Ended() bool { return s == Cancelled || s == Finished }
+
+// steps are the states that may follow each state.
+var steps = map[State][]State{
+	Selecting: {Approval, Scheduled, Running, Cancelled},
+	Approval:  {Scheduled, Running, Cancelled},
+	Scheduled: {Running, Paused, Cancelled},
+	Running:   {Approval, Canary, Paused, Cancelled, Finished},
+	Canary:    {Running, Paused, Cancelled},
+	Paused:    {Scheduled, Running, Canary, Cancelled},
+}
+
+// before returns the states that may become state to.
+func before(to State) (from []State) {
+	for _, s := range States {
+		if slices.Contains(steps[s], to) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+var (
+	// ErrNotFound is the error of an id that no campaign of the service has.
+	ErrNotFound = errors.New("campaigns: no such campaign")
+	// ErrState is the error of a call that the state of the campaign does not allow.
+	ErrState = errors.New("campaigns: the state of the campaign does not allow it")
+	// ErrNoLetters is the error of a Start whose selection has no letter that could be redriven.
+	ErrNoLetters = errors.New("campaigns: no letter to redrive")
+	// ErrRequest is the error of a Request, a rate or an Act that no campaign can have. The text of the error names the
+	// field. Nothing was changed.
+	ErrRequest = errors.New("campaigns: the request cannot be carried out")
+)
+
+func (in *inner) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
+	c := (*Campaigns)(in)
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(seqs) > MaxSeqs {
+		return nil, fmt.Errorf("campaigns: holding %d letters: at most %d are possible: use several calls", len(seqs),
+			MaxSeqs)
+	}
+	holding, err := c.holding(ctx, seqs)
+	if err != nil {
+		return nil, fmt.Errorf("campaigns: holding %d letter(s): %w", len(seqs), err)
+	}
+	return holding, nil
+}
+
+func (c *Campaigns) holding(ctx context.Context, seqs []int64) (map[int64]string, error) {
+	taken := make(map[int64]string)
+	if len(seqs) == 0 {
+		return taken, nil
+	}
+	claimed, args := c.claimed(seqs)
+	err := c.query(ctx, func() { clear(taken) }, func(rows *sql.Rows) error {
+		var seq int64
+		var id string
+		err := rows.Scan(&seq, &id)
+		taken[seq] = id
+		return err
+	}, `SELECT seq, campaign FROM spillway_campaign_letters JOIN spillway_campaigns ON spillway_campaigns.id = campaign
+WHERE service = ?`+claimed, append([]any{c.service()}, args...)...)
+	return taken, err
+}
+
+// inCampaigns is holding for letters that were read.
+func (c *Campaigns) inCampaigns(ctx context.Context, found []letters.Letter) (map[int64]string, error) {
+	seqs := make([]int64, len(found))
+	for i, l := range found {
+		seqs[i] = l.Seq
+	}
+	return c.holding(ctx, seqs)
+}
+
+// maxBehind is how many reasons LeftBehind returns: errors of publishers come with messages, and may be many.
+const maxBehind = 20
+
+func (in *inner) LeftBehind(ctx context.Context, id string) (behind []inside.Behind, err error) {
+	c := (*Campaigns)(in)
+	if err := c.usable(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := c.Get(ctx, id); err != nil {
+		return nil, err
+	}
+	err = c.query(ctx, func() { behind = nil }, func(rows *sql.Rows) error {
+		var b inside.Behind
+		err := rows.Scan(&b.Outcome, &b.Why, &b.Letters)
+		behind = append(behind, b)
+		return err
+	}, `SELECT state, why, COUNT(*) FROM spillway_campaign_letters WHERE campaign = ? AND state IN ('`+string(refused)+`', '`+string(failed)+`', '`+string(gone)+`')
+GROUP BY state, why ORDER BY COUNT(*) DESC, why LIMIT ?`, c.db.Text(checkedID(id)), maxBehind)
+	if err != nil {
+		return nil, fmt.Errorf("campaigns: what %q left behind: %w", checkedID(id), err)
+	}
+	return behind, nil
 }

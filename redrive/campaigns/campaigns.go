@@ -11,8 +11,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -169,3 +171,73 @@ func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows)
 func (c *Campaigns) lock() string { return strings.TrimSuffix(c.db.SkipLocked(), " SKIP LOCKED") }
 
 func (c *Campaigns) service() any { return []byte(c.store.Inside().Service()) }
+
+// Inside returns what Spillway's own packages call of Campaigns, and their users do not. Nothing is promised of it.
+func (c *Campaigns) Inside() inside.Campaigns[*letters.Store, State, Request, Plan] {
+	return (*inner)(c)
+}
+
+// inner is Campaigns with the methods that only Spillway's own packages call.
+type inner Campaigns
+
+func (in *inner) Store() *letters.Store { return in.store }
+
+func (in *inner) Summary(ctx context.Context) (s inside.Summary[State], err error) {
+	c := (*Campaigns)(in)
+	if err := c.usable(ctx); err != nil {
+		return s, err
+	}
+	err = c.query(ctx, func() { s.States = make(map[State]int) }, func(rows *sql.Rows) error {
+		var state string
+		var n int
+		err := rows.Scan(&state, &n)
+		s.States[State(state)] = n
+		return err
+	}, `SELECT state, COUNT(*) FROM spillway_campaigns WHERE service = ? GROUP BY state`, c.service())
+	if err == nil && s.States[Paused] > 0 {
+		err = c.query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&s.Stopped) },
+			`SELECT COUNT(*) FROM spillway_campaign_events WHERE actor = ? AND seq IN (
+	SELECT MAX(e.seq) FROM spillway_campaign_events AS e JOIN spillway_campaigns AS c ON c.id = e.campaign
+	WHERE c.service = ? AND c.state = 'paused' AND e.what = 'paused' GROUP BY e.campaign)`, c.db.Text(ByItself), c.service())
+	}
+	if err == nil {
+		err = c.query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&s.Blocked) },
+			`SELECT COUNT(*) FROM spillway_policies WHERE service = ? AND cause <> '' AND stopped = 1`, c.service())
+	}
+	if err != nil {
+		return inside.Summary[State]{}, fmt.Errorf("campaigns: count the campaigns: %w", err)
+	}
+	return s, nil
+}
+
+// tables are the campaigns, their letters, what was done with them, and the standing policies.
+var tables = []schema.Table{
+	{
+		Component: "campaigns", Name: "spillway_campaigns", Key: []string{"id"},
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
+			"id", "service", "policy", "cause", "state", "version", "request", "created_at", "resume_to", "why", "approved_by", "left_out",
+			"not_before", "started_at", "ended_at", "resume_at", "pauses", "rate", "claims", "next_due", "late", "canary",
+			"canary_at", "leased_until", "select_after", "max_seq", "selected", "redriven", "quarantined", "refused", "failed", "gone",
+			"succeeded", "failed_again", "heard_before", "failed_before", "redriven_before", "swept",
+		}}},
+	},
+	{
+		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
+			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
+			"done_at", "why",
+		}}},
+	},
+	{
+		Component: "campaign_events", Name: "spillway_campaign_events", Key: []string{"seq"},
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
+			"seq", "campaign", "occurred_at", "what", "actor", "reason", "details",
+		}}},
+	},
+	{
+		Component: "policies", Name: "spillway_policies", Key: []string{"service", "name", "cause"},
+		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
+			"service", "name", "cause", "version", "rule", "seen_at", "stopped", "changed_at", "changed_by", "changed_why",
+		}}},
+	},
+}

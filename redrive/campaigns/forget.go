@@ -1,9 +1,13 @@
 package campaigns
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
@@ -205,6 +209,164 @@ func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err e
 		}
 		if len(some) == 0 {
 			return n, nil
+		}
+	}
+}
+
+// forgetRequest returns a request without the values, and whether the edit had some of them.
+func forgetRequest(text string, values []string) (request string, inEdit bool, err error) {
+	r, err := decoded(text)
+	if err != nil {
+		return "", false, err
+	}
+	before, err := json.Marshal(r)
+	if err != nil {
+		return "", false, err
+	}
+	f := &r.Filter
+	for i := range f.IDs {
+		f.IDs[i] = erasedtext.Replace(f.IDs[i], values)
+	}
+	for key, value := range f.Metadata {
+		f.Metadata[key] = erasedtext.Replace(value, values)
+	}
+	f.Description, f.Payload = erasedtext.Replace(f.Description, values), erasedtext.Replace(f.Payload, values)
+	r.Reason = erasedtext.Replace(r.Reason, values)
+	if e := r.Edit; e != nil {
+		was := inside.EditText(e)
+		for key, value := range e.Set {
+			e.Set[key] = erasedtext.Replace(value, values)
+		}
+		if e.Payload != nil {
+			text := forgetPayload(*e.Payload, values)
+			e.Payload = &text
+		}
+		if e.Merge, err = forgetJSON(e.Merge, values); err == nil {
+			e.Patch, err = forgetJSON(e.Patch, values)
+		}
+		if err != nil {
+			return "", false, err
+		}
+		inEdit = inside.EditText(e) != was
+	}
+	after, err := json.Marshal(r)
+	if err != nil || bytes.Equal(before, after) {
+		return text, false, err
+	}
+	return string(after), inEdit, nil
+}
+
+// forgetPayload takes values from a payload: from JSON by its texts and numbers.
+func forgetPayload(payload string, values []string) string {
+	if json.Valid([]byte(payload)) {
+		if text, err := forgetJSON(json.RawMessage(payload), values); err == nil {
+			payload = string(text)
+		}
+	}
+	return erasedtext.Replace(payload, values)
+}
+
+// forgetJSON takes values from the texts and numbers of a JSON text. Without such a value the text stays as it is.
+func forgetJSON(text json.RawMessage, values []string) (json.RawMessage, error) {
+	if len(text) == 0 {
+		return text, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, fmt.Errorf("read an edit: %w", err)
+	}
+	changed := false
+	value = forgetValue(value, values, &changed)
+	if !changed {
+		return text, nil
+	}
+	return json.Marshal(value)
+}
+
+func forgetValue(value any, values []string, changed *bool) any {
+	switch v := value.(type) {
+	case string:
+		is := erasedtext.Replace(v, values)
+		*changed = *changed || is != v
+		return is
+	case json.Number:
+		if erasedtext.Replace(v.String(), values) == erasedtext.Word {
+			*changed = true
+			return erasedtext.Word
+		}
+	case []any:
+		for i := range v {
+			v[i] = forgetValue(v[i], values, changed)
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = forgetValue(v[key], values, changed)
+		}
+	}
+	return value
+}
+
+// Purge deletes which letters the campaigns had that ended before a time, in small transactions, and returns how many
+// rows it deleted. The campaigns, their counts and their History stay, and so do the letters and their events. For each
+// campaign it records act in its History. It can be called again after an error.
+func (c *Campaigns) Purge(ctx context.Context, before time.Time, act Act) (rows int, err error) {
+	if err := c.usable(ctx); err != nil {
+		return 0, err
+	}
+	if err := act.validate(); err != nil {
+		return 0, wrong{err}
+	}
+	if before.IsZero() {
+		return 0, errors.New("campaigns: purge: the time is zero: say before when a campaign must have ended")
+	}
+	for {
+		var ids []string
+		err := c.query(ctx, func() { ids = nil }, func(found *sql.Rows) error {
+			var id string
+			err := found.Scan(&id)
+			ids = append(ids, id)
+			return err
+		}, `SELECT id FROM spillway_campaigns WHERE service = ? AND (state = 'finished' OR state = 'cancelled' AND swept = 1) AND ended_at < ?
+AND EXISTS (SELECT 1 FROM spillway_campaign_letters WHERE campaign = id) ORDER BY created_at, id LIMIT 100`, c.service(), before.UnixMicro())
+		for _, id := range ids {
+			if err == nil {
+				err = c.purge(ctx, id, act, &rows)
+			}
+		}
+		if err != nil {
+			return rows, fmt.Errorf("campaigns: purge: %w", err)
+		}
+		if len(ids) == 0 {
+			return rows, nil
+		}
+	}
+}
+
+// purge deletes the rows of one campaign. The last transaction records it.
+func (c *Campaigns) purge(ctx context.Context, id string, act Act, deleted *int) error {
+	for n, all := 0, 0; ; {
+		err := c.write(ctx, func(tx *sql.Tx) error {
+			n = 0
+			last := int64(0)
+			err := c.within(ctx, tx, func(rows *sql.Rows) error { n++; return rows.Scan(&last) },
+				`SELECT seq FROM spillway_campaign_letters WHERE campaign = ? ORDER BY seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
+			if err == nil && n > 0 {
+				_, err = c.exec(ctx, tx, `DELETE FROM spillway_campaign_letters WHERE campaign = ? AND seq <= ?`, c.db.Text(id),
+					last)
+			}
+			if err == nil && n < sweepAtOnce {
+				err = c.record(ctx, tx, id, inside.CampaignPurged, act, fmt.Sprintf("%d letters", all+n))
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		*deleted, all = *deleted+n, all+n
+		if n < sweepAtOnce {
+			return nil
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -12,12 +13,14 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
@@ -232,4 +235,85 @@ func (e *Edit) edited(ctx context.Context, msg *message.Message,
 		return nil, errors.New("the edit changes the id of the message: only payload and metadata can be edited")
 	}
 	return c, nil
+}
+
+const (
+	// maxRefusals is how many letters in a row a publisher may refuse before the worker believes that the target is
+	// down.
+	maxRefusals = 3
+	// maxTries is how often a letter that the publisher refuses is taken while others are accepted.
+	maxTries = 5
+)
+
+// outcome is what became of a letter of a claim.
+type outcome string
+
+const (
+	redriven    outcome = "redriven"
+	quarantined outcome = "quarantined"
+	refused     outcome = "refused" // the topic is not allowed, or the edit does not fit
+	failed      outcome = "failed"  // the publisher does not take it
+	gone        outcome = "gone"    // it does not wait any more
+	back        outcome = ""        // it is pending as before
+)
+
+type result struct {
+	row
+	outcome outcome
+	why     string
+	rest    time.Duration // before it is taken again
+	tries   int
+}
+
+// target is what one run of a worker knows of where the letters go.
+type target struct {
+	mu      sync.Mutex
+	refused map[int64]bool // letters that were refused since one was accepted
+	accepts bool           // it accepted a letter before
+	down    error          // why the campaign is to pause: the target refuses
+}
+
+// refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and
+// so does one that was refused again and again if the target has accepted none.
+func (f *flight) refusedBy(r row, err error) {
+	t := f.target
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refused[r.seq] = true
+	never := r.tries+1 >= maxTries && !t.accepts
+	if (len(t.refused) >= maxRefusals || never) && t.down == nil {
+		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), f.all.config.text(err, 500))
+		f.cancel()
+	}
+}
+
+func (t *target) accepted() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.accepts = true
+	clear(t.refused)
+}
+
+// isDown returns why the target is down, or nil.
+func (t *target) isDown() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.down
+}
+
+func (f *flight) traced() traced.By {
+	return traced.By{Tracer: f.all.config.Tracer, Logger: f.all.config.Logger}
+}
+
+// operation is one publishing of a letter.
+func (f *flight) operation(ctx context.Context, l poison.Letter, topic string, number int) observe.Operation {
+	if f.all.config.Tracer == nil {
+		return observe.Operation{}
+	}
+	return observe.Operation{
+		Kind: observe.Redrive, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: topic, Client: f.publisher,
+		ID: l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count + 1, Attempts: l.Failure.Attempts,
+		Verdict: classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l, Parent: f.traced().Trace(ctx),
+		Earlier: l.Trace,
+	}
 }

@@ -2,6 +2,8 @@ package campaigns
 
 import (
 	"cmp"
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,7 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
+
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/internal/quiet"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -182,4 +188,213 @@ func (p *Policy) request(cause string) Request {
 	r.Filter.Causes = []string{cause}
 	r.setDefaults()
 	return r
+}
+
+const (
+	// policyPolls is how many polls of a worker are between two looks at a policy.
+	policyPolls = 10
+	// causePolls is the same for a cause of which nothing could be started.
+	causePolls = 60
+)
+
+// policies starts the campaigns of the policies whose time has come. What it cannot start now it looks at again.
+func (r *rounds) policies(ctx context.Context) (err error) {
+	for i := range r.all.config.Policies {
+		p := &r.all.config.Policies[i]
+		if ctx.Err() == nil && r.dueNow(p.Name, policyPolls) {
+			err = errors.Join(err, r.standing(ctx, p))
+		}
+	}
+	return err
+}
+
+// dueNow reports whether it is time for a look, and notes the next one.
+func (r *rounds) dueNow(what string, polls int) bool {
+	now := time.Now()
+	if now.Before(r.policyAt[what]) {
+		return false
+	}
+	r.policyAt[what] = now.Add(time.Duration(polls) * r.worker.config.Poll)
+	return true
+}
+
+// standing looks at one policy: a campaign for each cause that has letters which no redrive brought back.
+func (r *rounds) standing(ctx context.Context, p *Policy) error {
+	c := r.all
+	if err := c.seen(ctx, p.Name); err != nil {
+		return err
+	}
+	for skip := 0; ; skip += letters.MaxListed { // behind the largest there may be causes of another topic
+		causes, err := c.store.Inside().CausesBySize(ctx, p.Filter, skip, letters.MaxListed)
+		for _, cause := range causes {
+			if err != nil || ctx.Err() != nil {
+				return err
+			}
+			var over bool
+			if over, err = r.standingFor(ctx, p, cause); over {
+				return err
+			}
+		}
+		if err != nil || len(causes) < letters.MaxListed {
+			return err
+		}
+	}
+}
+
+// standingFor looks at one cause. It reports whether the policy can start nothing more now.
+func (r *rounds) standingFor(ctx context.Context, p *Policy, cause string) (over bool, err error) {
+	if !r.dueNow(p.Name+" "+cause, causePolls) {
+		return false, nil
+	}
+	c, request := r.all, p.request(cause)
+	if fresh, err := c.fresh(ctx, &request); err != nil || !fresh {
+		return false, err
+	}
+	id, last, over, err := c.decide(ctx, p, cause, &request)
+	if err != nil || over || id == "" {
+		return over, err
+	}
+	logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
+		logging.CauseHash: cause})
+	return false, c.selectLetters(ctx, id, &request, 0, last)
+}
+
+// fresh reports whether a campaign of a policy would have a letter.
+func (c *Campaigns) fresh(ctx context.Context, r *Request) (is bool, err error) {
+	last, err := c.store.Inside().LastSeq(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = c.heads().pages(ctx, r, 0, last, func(found []letters.Head, _ int64) (bool, error) {
+		back, err := c.cameBack(ctx, nil, r, found)
+		if err != nil {
+			return false, err
+		}
+		var seqs []int64
+		for _, l := range found {
+			if _, why := c.takes(r, l.Status, l.Topic); why == "" && !back[l.Seq] {
+				seqs = append(seqs, l.Seq)
+			}
+		}
+		held, err := c.holding(ctx, seqs)
+		is = len(seqs) > len(held)
+		return !is, err
+	})
+	return is, err
+}
+
+const (
+	// perDay is the time in which a policy starts at most Policy.PerDay campaigns.
+	perDay = 24 * time.Hour
+	// remembered is for how long a redrive whose letters failed again blocks their cause.
+	remembered = 30 * 24 * time.Hour
+)
+
+// decide starts a campaign of a policy for a cause, or does not. All workers of the service decide one after the other,
+// and the decision is the row of the campaign: a worker that is killed has decided, and another one selects the
+// letters, or it has not. over says that the policy starts nothing at all now.
+func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string,
+	r *Request) (id string, last int64, over bool, err error) {
+	of, err := c.stops(ctx, p.Name, cause)
+	if err != nil || of.frozen || of.blocked {
+		return "", 0, of.frozen, err
+	}
+	since := time.UnixMicro(max(of.releasedAt, of.now-remembered.Microseconds()))
+	redriven, err := c.store.Inside().Redriven(ctx, cause, since)
+	if err != nil {
+		return "", 0, false, err
+	}
+	for by, outcome := range redriven {
+		if tooMany(outcome, p.StopAt) {
+			return "", 0, false, c.block(ctx, p.Name, cause, of.releasedAt, failedAgain(by, outcome))
+		}
+	}
+	request, err := r.encoded()
+	if err == nil {
+		last, err = c.store.Inside().LastSeq(ctx)
+	}
+	if err != nil {
+		return "", 0, false, err
+	}
+	why := ""
+	err = c.write(ctx, func(tx *sql.Tx) error {
+		id, over, why = "", false, ""
+		now, err := c.lockStops(ctx, tx, p.Name, cause)
+		if err != nil {
+			return err
+		}
+		if over = now.frozen || !p.quiet.Until(time.UnixMicro(now.now)).IsZero(); over || now.blocked ||
+			now.releasedAt != of.releasedAt {
+			return nil
+		}
+		var may bool
+		if may, over, why, err = c.room(ctx, tx, p, cause, now); err != nil || !may {
+			return err
+		}
+		id = watermill.NewUUID()
+		return c.begin(ctx, tx, id, r, request, cause, last)
+	})
+	if err == nil && why != "" {
+		err = c.block(ctx, p.Name, cause, of.releasedAt, why)
+	}
+	if err != nil {
+		return "", 0, false, fmt.Errorf("campaigns: decide for the policy %q: %w", p.Name, err)
+	}
+	return id, last, over, nil
+}
+
+// room reports whether the campaigns that a policy started leave room for another one, or why the cause is to be
+// blocked. It is called while the others wait.
+func (c *Campaigns) room(ctx context.Context, tx *sql.Tx, p *Policy, cause string,
+	now stops) (may, over bool, why string, err error) {
+	today := 0
+	err = c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&today) },
+		`SELECT COUNT(*) FROM spillway_campaigns WHERE service = ? AND policy = ? AND created_at > ?`, c.service(),
+		c.db.Text(p.Name),
+		now.now-perDay.Microseconds())
+	if err != nil || today >= p.PerDay {
+		return false, true, "", err
+	}
+	may = true
+	err = c.within(ctx, tx, func(rows *sql.Rows) error {
+		var l latest
+		err := rows.Scan(&l.id, &l.state, &l.created, &l.ended, &l.selected, &l.redriven, &l.heard)
+		may, why = l.leaves(now, p.Window)
+		return err
+	}, `SELECT id, state, created_at, ended_at, selected, redriven, succeeded + failed_again FROM spillway_campaigns
+WHERE service = ? AND policy = ? AND cause = ? ORDER BY created_at DESC, id LIMIT 1`, c.service(), c.db.Text(p.Name), c.db.Text(cause))
+	return may, false, why, err
+}
+
+// latest is the latest campaign of a policy for a cause.
+type latest struct {
+	id, state                 string
+	created, ended            int64
+	selected, redriven, heard int
+}
+
+// leaves reports whether it leaves room for another one, or why the cause is to be blocked.
+func (l *latest) leaves(now stops, window time.Duration) (may bool, why string) {
+	switch {
+	case !State(l.state).Ended() || l.created > now.now-window.Microseconds():
+		return false, ""
+	case l.created <= now.releasedAt:
+		return true, ""
+	case State(l.state) == Cancelled && l.selected > 0:
+		return false, "the campaign " + l.id + " was cancelled"
+	case l.redriven > l.heard && l.ended < now.now-listenFor.Microseconds():
+		return false, fmt.Sprintf("of the campaign %s, %d of %d letters were not heard of", l.id, l.redriven-l.heard,
+			l.redriven)
+	}
+	return l.redriven <= l.heard, ""
+}
+
+// tooMany reports whether too many letters of a redrive failed again.
+func tooMany(o inside.Outcome, stopAt float64) bool {
+	return float64(o.FailedAgain) > stopAt*float64(o.Redriven+o.Succeeded+o.FailedAgain)
+}
+
+func failedAgain(by string, o inside.Outcome) string {
+	return fmt.Sprintf("of the redrive %s, %d of %d letters failed again", logged(by), o.FailedAgain,
+		o.Redriven+o.Succeeded+o.FailedAgain)
 }

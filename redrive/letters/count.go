@@ -7,8 +7,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
 // Count returns the number of letters that f chooses. Filter.Limit is not used. With an error there is no number: it
@@ -243,4 +247,154 @@ func (k *knownCauses) add(cause string) {
 		k.causes = make(map[string]struct{})
 	}
 	k.causes[cause] = struct{}{}
+}
+
+// numbers are numbers of letters, in the order of Statuses.
+type numbers []int
+
+func newNumbers() numbers { return make(numbers, len(Statuses())) }
+
+// into is what a row of numbers is scanned into.
+func (n numbers) into() []any {
+	into := make([]any, len(n))
+	for i := range n {
+		into[i] = &n[i]
+	}
+	return into
+}
+
+func (n numbers) byStatus() map[Status]int {
+	all := make(map[Status]int, len(n))
+	for i, status := range Statuses() {
+		all[status] = n[i]
+	}
+	return all
+}
+
+// statusColumns are the columns of the numbers, each in a format, in the order of Statuses.
+func statusColumns(format string) string {
+	var columns []string
+	for _, status := range Statuses() {
+		columns = append(columns, fmt.Sprintf(format, status))
+	}
+	return strings.Join(columns, ", ")
+}
+
+func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	s.compared(ctx)
+	n := newNumbers()
+	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(n.into()...) },
+		`SELECT `+statusColumns("COALESCE(SUM(%s), 0)")+` FROM spillway_letter_counts WHERE service = ? AND cause <> ''`, asBytes(s.service))
+	if err != nil {
+		return nil, wrapped("count by status", err)
+	}
+	return n.byStatus(), nil
+}
+
+func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	oldest := make(map[string]time.Time, len(causes))
+	for some := range slices.Chunk(causes, oldestAtOnce) {
+		var each []string
+		var args []any
+		for _, cause := range some {
+			w := s.where(Filter{Causes: []string{cause}, Statuses: []Status{StatusWaiting}})
+			each = append(each, `SELECT * FROM (SELECT cause, first_failed_at, stored_at FROM spillway_dead_letters`+
+				s.statements.byCause+w.String()+` ORDER BY seq LIMIT 1) AS c`)
+			args = append(args, w.args...)
+		}
+		err := s.read(ctx, func() {}, func(rows *sql.Rows) error {
+			var cause string
+			var first, stored int64
+			err := rows.Scan(&cause, &first, &stored)
+			if first == 0 {
+				first = stored
+			}
+			oldest[cause] = fromMicro(first)
+			return err
+		}, strings.Join(each, "\nUNION ALL "), args...)
+		if err != nil {
+			return nil, wrapped("find the oldest", err)
+		}
+	}
+	return oldest, nil
+}
+
+// oldestAtOnce is how many causes one statement of OldestWaiting looks up.
+const oldestAtOnce = 50
+
+func (in *inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(causes) > MaxListed {
+		return nil, fmt.Errorf("letters: arrivals of %d causes: at most %d are possible: use several calls", len(causes),
+			MaxListed)
+	}
+	if len(causes) == 0 {
+		return nil, nil
+	}
+	now := time.Now().Unix() / 60
+	first := now - 59
+	w := new(where)
+	w.and("service = ?", asBytes(s.service))
+	anyIn(w, "cause", causes, s.db.Text)
+	w.and("minute >= ?", first)
+	counted := make(map[string]*[60]int)
+	err := s.read(ctx, func() { clear(counted) }, func(rows *sql.Rows) error {
+		var cause, recent string
+		var minute int64
+		var n int
+		if err := rows.Scan(&cause, &minute, &n, &recent); err != nil {
+			return err
+		}
+		if counted[cause] == nil {
+			counted[cause] = new([60]int)
+		}
+		eachMinute(minute, n, recent, func(minute int64, n int) {
+			if minute >= first { // the clock of another process may be ahead
+				counted[cause][min(minute, now)-first] += n
+			}
+		})
+		return nil
+	}, `SELECT cause, minute, in_minute, recent FROM spillway_letter_counts`+w.String(), w.args...)
+	if err != nil {
+		return nil, wrapped("read arrivals", err)
+	}
+	all := make([]inside.Arrivals, len(causes))
+	for i, cause := range causes {
+		all[i] = inside.Arrivals{Cause: cause, From: time.Unix(first*60, 0).UTC()}
+		if n := counted[cause]; n != nil {
+			all[i].PerMinute = *n
+		}
+	}
+	return all, nil
+}
+
+// eachMinute calls add with the latest minute, and with those that the column recent holds: no minute is more than 60
+// before the one in front of it. What is behind a damaged entry, or cut, is left out.
+func eachMinute(minute int64, n int, recent string, add func(minute int64, n int)) {
+	add(minute, n)
+	for {
+		entry, rest, whole := strings.Cut(recent, " ")
+		modulo, number, ok := strings.Cut(entry, ":")
+		before, err := strconv.ParseInt(modulo, 10, 64)
+		if !whole || !ok || err != nil || before < 0 || before > 999 {
+			return
+		}
+		if n, err = strconv.Atoi(number); err != nil || n < 0 {
+			return
+		}
+		minute -= (minute%1000 - before + 1000) % 1000
+		add(minute, n)
+		recent = rest
+	}
 }

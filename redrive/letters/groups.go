@@ -3,12 +3,18 @@ package letters
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Group describes the letters of one cause. They failed in the same handler, for the same reason, with an error of the
@@ -206,4 +212,89 @@ func (s *Store) exemplify(ctx context.Context, f Filter, groups []Group, seqs []
 		}
 	}
 	return err
+}
+
+// cause is what failed, where and how: what the letters of one Group have in common.
+type cause struct {
+	deadLetterTopic, topic, handler string
+	class, reason, typ, stackHash   string
+	description                     string
+}
+
+func causeOf(deadLetterTopic string, l *poison.Letter) cause {
+	return cause{
+		deadLetterTopic, l.Origin.Topic, l.Origin.Handler,
+		l.Failure.Class.String(), l.Failure.Reason, l.Failure.Type, l.Failure.StackHash, l.Failure.Description,
+	}
+}
+
+// hash is the same for the same cause in every process. The table keeps it.
+func (c cause) hash() string {
+	var parts []byte
+	for _, part := range []string{c.deadLetterTopic, c.topic, c.handler, c.class, c.reason, c.typ, c.stackHash,
+		folded(c.description)} {
+		parts = metadatacodec.Append(parts, part)
+	}
+	sum := sha256.Sum256(parts)
+	return hex.EncodeToString(sum[:16])
+}
+
+// classOf is the class by its name, or ClassUnknown.
+func classOf(name string) classify.Class {
+	var class classify.Class
+	_ = class.UnmarshalText([]byte(name)) // leaves ClassUnknown
+	return class
+}
+
+// CauseOf returns the hash of the cause of a letter that is not in a Store, such as one that the hook OnDeadLetter of a
+// poison.Queue is called with. It is the Group.Cause under which a Store keeps that letter. The exception is a letter
+// that its publisher took only after the queue had cut it: what was cut does not count for the Store.
+func CauseOf(l poison.Letter) string {
+	bare := poison.Letter{
+		Origin: poison.Origin{Topic: l.Origin.Topic, Handler: l.Origin.Handler},
+		Failure: poison.Failure{Class: l.Failure.Class, Reason: l.Failure.Reason, Type: l.Failure.Type,
+			StackHash: l.Failure.StackHash, Description: l.Failure.Description},
+	}
+	placed := poison.Read(bare.Encode()) // as the letter travels: texts are bounded
+	return causeOf(l.DeadLetterTopic, &placed).hash()
+}
+
+// CausesBySize returns the causes of the letters that f chooses in the order of Groups, without the first skip of them,
+// at most most.
+func (in *inner) CausesBySize(ctx context.Context, f Filter, skip, most int) ([]string, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.validateInOrder(); err != nil {
+		return nil, err
+	}
+	if skip < 0 || most < 1 {
+		return nil, fmt.Errorf("letters: CausesBySize: skip is %d and most is %d", skip, most)
+	}
+	counted, err := s.countCauses(ctx, f, skip+most)
+	if err != nil {
+		return nil, wrapped("group", err)
+	}
+	order := bySize(counted)
+	return order[min(skip, len(order)):min(skip+most, len(order))], nil
+}
+
+// CausesBegin returns the causes of the service whose hash begins so, at most most, in the order of their hashes.
+func (in *inner) CausesBegin(ctx context.Context, begin string, most int) (causes []string, err error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if begin == "" || strings.Trim(begin, "0123456789abcdef") != "" {
+		return nil, nil // no hash begins so
+	}
+	err = s.read(ctx, func() { causes = nil }, func(rows *sql.Rows) error {
+		var cause string
+		err := rows.Scan(&cause)
+		causes = append(causes, cause)
+		return err
+	}, `SELECT cause FROM spillway_letter_causes WHERE service = ? AND cause LIKE ? ORDER BY cause LIMIT ?`,
+		asBytes(s.service), s.db.Text(begin+"%"), most)
+	return causes, wrapped("find causes", err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -204,4 +205,204 @@ func (s *Store) outcome(ctx context.Context, redriveID string) (o inside.Outcome
 	}, `SELECT status, COUNT(*) FROM spillway_dead_letters WHERE redrive_id = ? AND redrive_id <> '' AND COALESCE(service, '') = ? GROUP BY status`,
 		s.db.Text(redriveID), asBytes(s.service))
 	return o, err
+}
+
+// A letter that arrived with the id of a redrive says which letter its message was brought back from, by an identity
+// that any producer may have written. It is believed of a letter that this redrive brought back, of the same handler: a
+// handler copies metadata to what it produces, and the message reaches other handlers of the topic too. A letter that
+// names no such letter, as those of other programs, is that of the message with its id.
+
+// returned is a letter that arrived with the id of a redrive.
+type returned struct {
+	seq         int64
+	id, handler string
+	from        string // the identity that it names
+}
+
+// anyReturned reports whether a letter arrived with the redrive's id. A database that has no index of them is not
+// asked.
+func (s *Store) anyReturned(ctx context.Context, redriveID string) (any bool, err error) {
+	if !s.statements.knowsArrived {
+		return true, nil
+	}
+	w := s.arrivedWith(redriveID)
+	w.and("arrived_redrive_id <> ''")
+	err = s.read(ctx, func() { any = false }, func(*sql.Rows) error { any = true; return nil },
+		`SELECT seq FROM spillway_dead_letters`+w.String()+` LIMIT 1`, w.args...)
+	return any, err
+}
+
+// cameBack returns the letters of which another one arrived with the redrive's id.
+func (s *Store) cameBack(ctx context.Context, redriveID string, asked []redriven) (back []redriven, err error) {
+	var ids []string
+	identities := make([]string, len(asked))
+	for i, a := range asked {
+		if identities[i] = a.identity; a.id != "" {
+			ids = append(ids, a.id)
+		}
+	}
+	w := s.arrivedWith(redriveID)
+	anyIn(w, "arrived_letter", identities, func(identity string) any { return s.db.Text(identity) })
+	w.and("arrived_letter <> ''")
+	found, err := s.returned(ctx, w)
+	if err == nil && len(ids) > 0 {
+		w := s.arrivedWith(redriveID)
+		anyIn(w, "id", ids, asBytes)
+		var byID []returned
+		byID, err = s.returned(ctx, w)
+		found = append(found, byID...)
+	}
+	return matched(asked, found), err
+}
+
+func (s *Store) arrivedWith(redriveID string) *where {
+	w := new(where)
+	w.and("COALESCE(service, '') = ?", asBytes(s.service))
+	w.and("arrived_redrive_id = ?", s.db.Bytes(redriveID))
+	return w
+}
+
+func (s *Store) returned(ctx context.Context, w *where) (found []returned, err error) {
+	err = s.read(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+		var r returned
+		var id, handler []byte
+		err := rows.Scan(&r.seq, &id, &handler, &r.from)
+		r.id, r.handler = string(id), string(handler)
+		found = append(found, r)
+		return err
+	}, `SELECT seq, id, handler, arrived_letter FROM spillway_dead_letters`+w.String(), w.args...)
+	return found, err
+}
+
+// matched returns those of the letters that came back as one of found.
+func matched(asked []redriven, found []returned) (back []redriven) {
+	type of struct{ name, handler string }
+	asks := make(map[of]bool, len(asked))
+	for _, a := range asked {
+		asks[of{a.identity, a.handler}] = true
+	}
+	named, sameID := make(map[of]bool), make(map[of]int64)
+	for _, r := range found {
+		if by := (of{r.from, r.handler}); asks[by] {
+			named[by] = true
+		} else if r.id != "" {
+			sameID[of{r.id, r.handler}] = r.seq
+		}
+	}
+	for _, a := range asked {
+		seq, same := sameID[of{a.id, a.handler}]
+		if named[of{a.identity, a.handler}] || same && seq != a.seq {
+			back = append(back, a)
+		}
+	}
+	return back
+}
+
+func (in *inner) KeepsWaiting() time.Duration { return time.Duration(in.retention.Load()) }
+
+// The record knows of a message what its letters do not say: a redrive that lost the metadata on the way, a letter that
+// was purged, one that a person put back.
+func (in *inner) CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	if len(seqs) > MaxListed {
+		return nil, fmt.Errorf("letters: ask for %d letters: at most %d are possible: use several calls", len(seqs),
+			MaxListed)
+	}
+	back := make(map[int64]bool)
+	if len(seqs) == 0 {
+		return back, nil
+	}
+	ids := make(map[string][]int64)
+	keys, args := s.among(seqs)
+	err := s.rows(ctx, tx, func(rows *sql.Rows) error {
+		var seq int64
+		var id []byte
+		var arrived bool
+		err := rows.Scan(&seq, &id, &arrived)
+		if back[seq] = arrived || len(id) == 0; !back[seq] {
+			delete(back, seq)
+			column := database.Column(string(id))
+			ids[column] = append(ids[column], seq)
+		}
+		return err
+	}, `SELECT seq, id, CASE WHEN arrived_redrive_id <> '' OR arrived_letter <> '' THEN 1 ELSE 0 END
+FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+` AND COALESCE(service, '') = ?`, append(args, asBytes(s.service))...)
+	if err != nil || len(ids) == 0 {
+		return back, wrapped("ask which letters came back", err)
+	}
+	w := new(where)
+	w.and("kind = ?", s.db.Text(string(EventRedriven)))
+	w.and("service = ?", asBytes(s.service))
+	var messages []string
+	for id := range ids {
+		messages = append(messages, id)
+	}
+	anyIn(w, "message", messages, s.db.Text)
+	err = s.rows(ctx, tx, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		for _, seq := range ids[id] {
+			back[seq] = true
+		}
+		return err
+	}, `SELECT DISTINCT message FROM spillway_letter_events`+w.String(), w.args...)
+	return back, wrapped("ask which letters came back", err)
+}
+
+// rows reads within a transaction, or outside of one.
+func (s *Store) rows(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string, args ...any) error {
+	if tx == nil {
+		return s.read(ctx, func() {}, scan, query, args...)
+	}
+	rows, err := tx.QueryContext(ctx, s.db.Statement(query), args...)
+	if err != nil {
+		return err
+	}
+	return database.Each(rows, scan)
+}
+
+// learnedOf is how many redrives of a cause Redriven learns of.
+const learnedOf = 20
+
+func (in *inner) Redriven(ctx context.Context, cause string, since time.Time) (map[string]inside.Outcome, error) {
+	s := (*Store)(in)
+	if err := s.usable(ctx); err != nil {
+		return nil, err
+	}
+	outcomes, open, err := s.redrivenOf(ctx, cause, since)
+	for _, id := range open[:min(len(open), learnedOf)] {
+		if err == nil {
+			_, err = s.learn(ctx, Act{By: s.node, RedriveID: id})
+		}
+	}
+	if err == nil && len(open) > 0 {
+		outcomes, _, err = s.redrivenOf(ctx, cause, since)
+	}
+	return outcomes, wrapped("ask for redrives", err)
+}
+
+// redrivenOf returns the outcomes of the redrives of a cause, and those of which not all is known, the latest first.
+func (s *Store) redrivenOf(ctx context.Context, cause string,
+	since time.Time) (outcomes map[string]inside.Outcome, open []string, err error) {
+	w := s.where(Filter{Causes: []string{cause}, Statuses: []Status{StatusWaiting, StatusRedriven, StatusSucceeded,
+		StatusFailedAgain}})
+	w.and("redrive_id <> '' AND marked_at > ?", since.UnixMicro())
+	// a letter that a person put back has the id of that
+	w.and("(status <> 'waiting' OR EXISTS (SELECT 1 FROM spillway_letter_events AS e WHERE e.redrive_id = spillway_dead_letters.redrive_id " +
+		"AND e.redrive_id <> '' AND e.kind = 'redriven'))")
+	err = s.read(ctx, func() { outcomes, open = make(map[string]inside.Outcome), nil }, func(rows *sql.Rows) error {
+		var id string
+		var o inside.Outcome
+		err := rows.Scan(&id, &o.Redriven, &o.Succeeded, &o.FailedAgain)
+		if outcomes[id] = o; o.Redriven > 0 {
+			open = append(open, id)
+		}
+		return err
+	}, `SELECT redrive_id, SUM(CASE status WHEN 'redriven' THEN 1 ELSE 0 END), SUM(CASE status WHEN 'succeeded' THEN 1 ELSE 0 END),
+	SUM(CASE WHEN status IN ('failed_again', 'waiting') THEN 1 ELSE 0 END)
+FROM spillway_dead_letters`+s.statements.byCause+w.String()+` GROUP BY redrive_id ORDER BY MAX(marked_at) DESC`, w.args...)
+	return outcomes, open, err
 }
