@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
@@ -118,4 +122,144 @@ func behind(client sarama.Client, topic string, partition int32, committed *sara
 	initial int64) (int, error) {
 	first, end, err := unacked(client, topic, partition, committed, initial)
 	return int(end - first), err
+}
+
+const (
+	// listTimeout is the maximum time of ListWaiting.
+	listTimeout = 10 * time.Second
+	// maxListed is how many topics are asked about: each is some requests.
+	maxListed = 1000
+)
+
+// ListWaiting returns the topics whose names begin with prefix and that hold messages which the consumer group of the
+// same name has not acked. If no such group ever committed, it counts all messages. Package stages uses it to find
+// stage topics without a handler. It counts offsets. It takes at most 10 s and asks about
+// the first 1,000 topics. If the result is incomplete, it returns an error beside the result.
+func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
+	waiting, err := p.listWaiting(ctx, prefix)
+	if err != nil {
+		return waiting, fmt.Errorf("wmkafka: list what waits in topics that begin with %q: %w", prefix, err)
+	}
+	return waiting, nil
+}
+
+func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map[string]int, err error) {
+	if p.closed.Load() {
+		return nil, ErrClosed
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	config, connections := through(p.config.client)
+	config.Metadata.Full = true // or the client knows no topic
+	// The client knows no context, and its time-outs add up: at the end of ctx it loses its connections.
+	defer context.AfterFunc(ctx, connections.cut)()
+	admin, err := connectAdmin(p.brokers, config)
+	if err != nil {
+		return nil, errors.Join(ctx.Err(), err)
+	}
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	topics, err := admin.client.Topics()
+	if err != nil {
+		return nil, err
+	}
+	topics = slices.DeleteFunc(topics, func(topic string) bool { return !strings.HasPrefix(topic, prefix) })
+	slices.Sort(topics)
+	var errs []error
+	if len(topics) > maxListed {
+		errs = append(errs, fmt.Errorf("%d topics have this prefix, and only the first %d were examined", len(topics),
+			maxListed))
+		topics = topics[:maxListed]
+	}
+	waiting = make(map[string]int)
+	for _, topic := range topics {
+		n, err := admin.waiting(ctx, topic)
+		if ctx.Err() != nil {
+			return waiting, errors.Join(append(errs,
+				fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%q: %w", topic, err))
+		}
+		if n > 0 {
+			waiting[topic] = n
+		}
+	}
+	return waiting, errors.Join(errs...)
+}
+
+// waiting counts what the group named as the topic has not acked.
+func (a admin) waiting(ctx context.Context, topic string) (total int, err error) {
+	partitions, err := a.client.Partitions(topic)
+	if err != nil {
+		return 0, err
+	}
+	committed, err := a.committed(ctx, topic, map[string][]int32{topic: partitions})
+	if err != nil {
+		return 0, err
+	}
+	for _, partition := range partitions {
+		n, err := behind(a.client, topic, partition, committed.GetBlock(topic, partition), sarama.OffsetOldest)
+		if err != nil {
+			return total, fmt.Errorf("partition %d: %w", partition, err)
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Browse calls each with the messages of topic that the consumer group has not acked and that are there when Browse
+// begins, until each returns false. It joins no group and commits nothing. The messages come in order within a
+// partition, one partition after the other. It is for the dry run of redrive drain. An error names the topic.
+func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error {
+	if err := s.browse(ctx, topic, each); err != nil {
+		return fmt.Errorf("wmkafka: browse %q for group %q: %w", topic, s.group, err)
+	}
+	return nil
+}
+
+func (s *Subscriber) browse(ctx context.Context, topic string, each func(*message.Message) bool) error {
+	return s.unacked(ctx, topic, func(record *sarama.ConsumerMessage) bool {
+		msg := read(s.config.Unmarshaler, record)
+		msg.SetContext(&recordContext{Context: ctx, record: record, group: s.group})
+		return each(msg)
+	})
+}
+
+// unacked calls each for the records of topic that the group has not acked, until each returns false.
+func (s *Subscriber) unacked(ctx context.Context, topic string, each func(*sarama.ConsumerMessage) bool) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	admin, err := connectAdmin(s.brokers, s.config.client)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	partitions, err := admin.client.Partitions(topic)
+	if err != nil {
+		return err
+	}
+	committed, err := admin.committed(ctx, s.group, map[string][]int32{topic: partitions})
+	if err != nil {
+		return err
+	}
+	for _, partition := range partitions {
+		first, end, err := unacked(admin.client, topic, partition, committed.GetBlock(topic, partition),
+			s.config.client.Consumer.Offsets.Initial)
+		more := true
+		if err == nil {
+			of := span{client: admin.client, topic: topic, partition: partition, next: first, end: end}
+			more, err = of.each(ctx, each)
+		}
+		if err != nil {
+			return fmt.Errorf("partition %d: %w", partition, err)
+		}
+		if !more {
+			return nil
+		}
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
@@ -130,4 +132,193 @@ func left(brokers []string, config *sarama.Config, group, member string) bool {
 	}
 	answer, err := coordinator.LeaveGroup(&sarama.LeaveGroupRequest{Version: 1, GroupId: group, MemberId: member})
 	return err == nil && (answer.Err == sarama.ErrNoError || errors.Is(answer.Err, sarama.ErrUnknownMemberId))
+}
+
+const (
+	// soon is how long handlers may finish before the broker is asked whether this member is still one: most do.
+	soon = 100 * time.Millisecond
+	// askEvery is the time between two questions, and how long an answer may take.
+	askEvery = time.Second
+)
+
+// tenure is what a subscription does in one group session, and for a little longer. The session ends when the
+// subscription does, and in each rebalance. Handlers may finish then, for as long as the broker leaves the partitions
+// to this member: the client sends heartbeats, marks are committed, and other members wait.
+type tenure struct {
+	session sarama.ConsumerGroupSession
+	work    context.Context // of messages
+	cut     context.CancelFunc
+}
+
+func (s *subscription) begin(session sarama.ConsumerGroupSession) {
+	taking := session.Context()
+	t := &tenure{session: session}
+	work := graceful.Until(hold.WithMaxHold(context.WithoutCancel(taking), maxHold), taking)
+	t.work, t.cut = context.WithCancel(work)
+	s.tenure = t
+	context.AfterFunc(taking, func() {
+		defer t.cut()
+		if most := graceful.TimeoutOf(taking); most > 0 && wait.For(t.work, min(soon, most)) {
+			s.finish(t, most-soon)
+		}
+	})
+}
+
+// finish returns when handlers must not go on: after most, when a rebalance has waited for as long as it may, or when
+// the group may have given the partitions to another member.
+func (s *subscription) finish(t *tenure, most time.Duration) {
+	until := time.Now().Add(most)
+	ctx, cancel := context.WithCancel(t.work)
+	defer cancel()
+	answers := s.membership(ctx, t.session)
+	defer func() {
+		cancel()
+		for range answers {
+		}
+	}()
+	room := time.AfterFunc(most, cancel)
+	defer room.Stop()
+	rebalancing := false
+	for late := time.NewTimer(askEvery); ; late.Reset(2 * askEvery) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-late.C: // no answer, which may mean that the broker does not see this member
+			return
+		case err := <-answers:
+			switch {
+			case err == nil:
+			case !errors.Is(err, sarama.ErrRebalanceInProgress):
+				return
+			case !rebalancing:
+				rebalancing = true
+				room.Reset(min(s.config.rebalanceRoom(), time.Until(until)))
+			}
+		}
+	}
+}
+
+// rebalanceRoom is how long a rebalance may wait for handlers: members that hold it up for longer than the time-out are
+// left out of it. It is noticed with a heartbeat, and the grace comes after it.
+func (c *SubscriberConfig) rebalanceRoom() time.Duration {
+	group := &c.client.Consumer.Group
+	return max(group.Rebalance.Timeout-group.Heartbeat.Interval-c.settleGrace-askEvery, 0)
+}
+
+// membership asks again and again whether this process is still a member of the generation of session, over a connection of
+// its own: sarama does not say why a session ended. Each answer is nil, ErrRebalanceInProgress, or the error with which
+// it may not be one. The channel is closed when ctx has ended.
+func (s *subscription) membership(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
+	config, connections := through(s.config.client)
+	config.Metadata.Retry.Max = 0
+	cut := context.AfterFunc(ctx, connections.cut)
+	answers := make(chan error)
+	go func() {
+		defer close(answers)
+		defer cut()
+		client, err := sarama.NewClient(s.brokers, config)
+		if err == nil {
+			defer func() { _ = client.Close() }()
+		}
+		for ctx.Err() == nil {
+			if err == nil {
+				err = heartbeat(client, s.group, session)
+			}
+			select {
+			case answers <- err:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil && !errors.Is(err, sarama.ErrRebalanceInProgress) || !wait.For(ctx, askEvery) {
+				return
+			}
+			err = nil
+		}
+	}()
+	return answers
+}
+
+func heartbeat(client sarama.Client, group string, session sarama.ConsumerGroupSession) error {
+	coordinator, err := client.Coordinator(group)
+	if err != nil {
+		return err
+	}
+	response, err := coordinator.Heartbeat(&sarama.HeartbeatRequest{
+		GroupId: group, MemberId: session.MemberID(), GenerationId: session.GenerationID(),
+	})
+	switch {
+	case err != nil:
+		return err
+	case response.Err != sarama.ErrNoError:
+		return response.Err
+	}
+	return nil
+}
+
+// pinned is how long a broker keeps the offsets that a member leaves behind. By default it forgets those of a group
+// without members after seven days (offsets.retention.minutes). The group would then begin anew with the oldest message.
+const pinned = 100 * 365 * 24 * time.Hour
+
+// pin commits the offsets of a session's partitions once more, to be kept for long. The member is about to leave: it may
+// be the last one. Sarama's own commits cannot say how long offsets are kept: version 5 of the request dropped it, and
+// brokers take version 4 still.
+func (s *subscription) pin(session sarama.ConsumerGroupSession) {
+	session.Commit() // or sarama would commit again, without the time, when it releases the session
+	config, connections := through(s.config.client)
+	config.Metadata.Retry.Max = 0
+	cut := time.AfterFunc(lastWords, connections.cut)
+	defer cut.Stop()
+	err := pinOffsets(s.brokers, config, s.group, session)
+	if err != nil {
+		logging.OffsetsNotPinned.Write(s.config.Logger, err,
+			logging.Fields{logging.Topic: s.topic, logging.ConsumerGroup: s.group})
+	}
+}
+
+func pinOffsets(brokers []string, config *sarama.Config, group string, session sarama.ConsumerGroupSession) (err error) {
+	admin, err := connectAdmin(brokers, config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	committed, err := admin.committed(context.Background(), group, session.Claims())
+	if err != nil {
+		return err
+	}
+	return pinCommitted(admin.client, &sarama.OffsetCommitRequest{ConsumerGroup: group, ConsumerID: session.MemberID(),
+		ConsumerGroupGeneration: session.GenerationID()}, committed)
+}
+
+// pinCommitted commits what is committed, by a request that names the member.
+func pinCommitted(client sarama.Client, request *sarama.OffsetCommitRequest,
+	committed *sarama.OffsetFetchResponse) error {
+	request.Version, request.RetentionTime = 4, pinned.Milliseconds()
+	found := false
+	for topic, partitions := range committed.Blocks {
+		for partition, block := range partitions {
+			if block.Err == sarama.ErrNoError && block.Offset >= 0 {
+				request.AddBlock(topic, partition, block.Offset, 0, block.Metadata)
+				found = true
+			}
+		}
+	}
+	if !found {
+		return nil
+	}
+	coordinator, err := client.Coordinator(request.ConsumerGroup)
+	if err != nil {
+		return err
+	}
+	response, err := coordinator.CommitOffset(request)
+	if err != nil {
+		return err
+	}
+	for _, partitions := range response.Errors {
+		for _, code := range partitions {
+			if code != sarama.ErrNoError {
+				return code
+			}
+		}
+	}
+	return nil
 }

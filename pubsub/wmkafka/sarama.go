@@ -1,6 +1,12 @@
 package wmkafka
 
 import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -67,4 +73,134 @@ func publisherDefaults() *sarama.Config {
 	config.Producer.Return.Errors = true
 	config.Producer.MaxMessageBytes = defaultMaxMessageBytes
 	return config
+}
+
+const saramaPath = "github.com/IBM/sarama"
+
+// saramaVersion is the version of sarama in this program, or "" if the build does not say, or a replacement is used.
+func saramaVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, module := range info.Deps {
+		if module.Path != saramaPath {
+			continue
+		}
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		if module.Path == saramaPath {
+			return module.Version
+		}
+	}
+	return ""
+}
+
+// idempotentKeeps reports whether an idempotent producer of this version of sarama confirms only records that are there:
+// 1.61.1 and later ones (its #3762, #3765 and #3768). A version that cannot be read does not count.
+func idempotentKeeps(version string) bool {
+	var major, minor, patch int
+	release, before, prerelease := strings.Cut(version, "-")
+	if n, err := fmt.Sscanf(release, "v%d.%d.%d", &major, &minor, &patch); n != 3 || err != nil {
+		return false
+	}
+	if major != 1 || minor != 61 || patch != 1 {
+		return major > 1 || major == 1 && (minor > 61 || minor == 61 && patch > 1)
+	}
+	return !prerelease && before == ""
+}
+
+// apart is a strategy under a name of its own. The broker admits a member only if it knows a strategy that all others
+// know. So members that keep the order of keys, and members that do not, are never in a group at the same time: the
+// second kind waits until the first has left.
+type apart struct{ sarama.BalanceStrategy }
+
+func (a apart) Name() string { return "spillway-ordered-" + a.BalanceStrategy.Name() }
+
+// keptApart gives config strategies that members without an order of keys do not know.
+func keptApart(config *sarama.Config) {
+	rebalance := &config.Consumer.Group.Rebalance
+	if rebalance.Strategy != nil { //nolint:staticcheck // a user may have set it
+		rebalance.Strategy = apart{rebalance.Strategy}
+	}
+	strategies := make([]sarama.BalanceStrategy, len(rebalance.GroupStrategies))
+	for i, s := range rebalance.GroupStrategies {
+		strategies[i] = apart{s}
+	}
+	rebalance.GroupStrategies = strategies
+}
+
+// lastWords is how long a subscription that ends may talk to the brokers after settleGrace: to commit and to leave.
+const lastWords = 5 * time.Second
+
+// connections are those of a subscription. Its end would wait for every time-out of a broker that has fallen silent,
+// one after the other, so they can be cut.
+type connections struct {
+	dialer interface {
+		Dial(network, address string) (net.Conn, error)
+	}
+
+	lock sync.Mutex
+	open map[*connection]struct{} // nil after the cut
+}
+
+type connection struct {
+	net.Conn
+	of *connections
+}
+
+var errCut = errors.New("wmkafka: the connection was cut, because its time is over")
+
+// through returns a copy of config whose connections are those of the result.
+func through(config *sarama.Config) (*sarama.Config, *connections) {
+	own := *config
+	cs := &connections{open: make(map[*connection]struct{}), dialer: config.Net.Proxy.Dialer}
+	if !config.Net.Proxy.Enable {
+		cs.dialer = &net.Dialer{Timeout: config.Net.DialTimeout, KeepAlive: config.Net.KeepAlive,
+			LocalAddr: config.Net.LocalAddr}
+	}
+	own.Net.Proxy.Enable, own.Net.Proxy.Dialer = true, cs
+	return &own, cs
+}
+
+// Dial connects as the configuration says, until the cut.
+func (cs *connections) Dial(network, address string) (net.Conn, error) {
+	cs.lock.Lock()
+	cut := cs.open == nil
+	cs.lock.Unlock()
+	if cut {
+		return nil, errCut
+	}
+	conn, err := cs.dialer.Dial(network, address)
+	if err != nil {
+		return nil, err
+	}
+	own := &connection{Conn: conn, of: cs}
+	cs.lock.Lock()
+	defer cs.lock.Unlock()
+	if cs.open == nil {
+		_ = conn.Close()
+		return nil, errCut
+	}
+	cs.open[own] = struct{}{}
+	return own, nil
+}
+
+// cut closes what is open, and nothing opens any more.
+func (cs *connections) cut() {
+	cs.lock.Lock()
+	defer cs.lock.Unlock()
+	for conn := range cs.open {
+		_ = conn.Conn.Close()
+	}
+	cs.open = nil
+}
+
+// Close closes the connection and forgets it.
+func (c *connection) Close() error {
+	c.of.lock.Lock()
+	delete(c.of.open, c)
+	c.of.lock.Unlock()
+	return c.Conn.Close()
 }

@@ -1,8 +1,31 @@
+// Package stagegroup consumes the stage topics of a service as one member of one consumer group of sarama's, over one
+// client. Waiting records stay records, until they are near the head of their partition and due:
+//
+//	group   (group.go)    is a member for as long as there are topics, and joins anew when they change
+//	session (session.go)  is one generation of the group: it lets handlers finish, and knows whether it is still a member
+//	part    (part.go)     is a partition: it hands over what is due, one goroutine for each message that is handled
+//	offsets (offsets.go)  takes over topics, commits
+//
+// # Offsets
+//
+// Each topic's offsets are kept in a group of the topic's own, as if a subscriber consumed the topic alone in that
+// group. So the tools that look at those groups see the truth, a service can change between both ways, and another name
+// of the service's group repeats nothing, although stage topics keep all that they ever had. The group of the members
+// only distributes partitions. Its members take over a topic when the topic's own group has no members: while an
+// instance of the other way lives, the topic is that one's. If one comes later, the broker refuses our commits, and the
+// topic is left to it.
+//
+// Such commits name no generation. A member that was expelled can commit an offset that is too low, so that messages
+// are handled again. It commits no offset with an unacked message before it, so none is lost. All offsets are committed
+// each minute and at the end of a session, so that such an offset does not stay. A member hands nothing over, and
+// commits nothing, unless the group's coordinator knew it a short time ago: a process, or its connections, can stand
+// still.
 package stagegroup
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,9 +33,11 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
@@ -331,4 +356,64 @@ func existing(client sarama.Client, topics map[string]*Topic) (there map[string]
 		}
 	}
 	return there, missing
+}
+
+// Config configures a Group.
+type Config struct {
+	// Group is the consumer group whose members share the topics.
+	Group string
+	// Connect returns a client, and a function that cuts its connections. change is for its configuration.
+	Connect func(change func(*sarama.Config)) (sarama.Client, func(), error)
+	// InFlight is how many records of a partition are handled at the same time.
+	InFlight int
+	// MaxPlacing is how many records of a partition are taken from the first unacked one on, if that is more than
+	// InFlight. Without it, records that are placed elsewhere count as handled.
+	MaxPlacing int
+	// MaxPlacingBytes bounds the bytes of these records.
+	MaxPlacingBytes int
+	// NackBackoff is the wait before a nacked message is handed over again. It doubles, up to MaxNackBackoff.
+	NackBackoff, MaxNackBackoff time.Duration
+	// SettleGrace is how long handlers may take to ack after a session ended.
+	SettleGrace time.Duration
+	// Rebalance is how long a session that has ended may wait for handlers.
+	Rebalance time.Duration
+	// Pinned is how long brokers keep committed offsets.
+	Pinned time.Duration
+	// Read makes a message of a record.
+	Read func(*sarama.ConsumerMessage) *message.Message
+	// Context returns the context of a record's message in one delivery, and what ends it.
+	Context func(of context.Context, record *sarama.ConsumerMessage, group string,
+		delivery placing.Delivery) (context.Context, func())
+	Logger watermill.LoggerAdapter
+}
+
+// isOfStages refuses a group in which members of another kind are, such as a Subscriber: the broker lets no stages in
+// beside them.
+func (g *Group) isOfStages(client sarama.Client) error {
+	found, err := describe(client, g.config.Group)
+	if err != nil || len(found.Members) == 0 || found.Protocol == "" || found.Protocol == strategyName {
+		return nil // what cannot be asked now shows when the group is joined
+	}
+	return g.ofOthers()
+}
+
+func (g *Group) ofOthers() error {
+	return fmt.Errorf("the consumer group %q has members that are no Stages, such as a Subscriber: stages cannot join it; "+
+		"give NewStages a group of its own", g.config.Group)
+}
+
+// fails notes that the group cannot be joined. An outage has one line when it begins.
+func (g *Group) fails(err error) {
+	if errors.Is(err, sarama.ErrInconsistentGroupProtocol) {
+		err = errors.Join(g.ofOthers(), err)
+	}
+	g.mu.Lock()
+	begins := g.away.IsZero()
+	if begins {
+		g.away = time.Now()
+	}
+	g.mu.Unlock()
+	if begins {
+		logging.StagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group})
+	}
 }
