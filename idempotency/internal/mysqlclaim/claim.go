@@ -3,10 +3,13 @@
 package mysqlclaim
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
+	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
 // Store makes the claims of one *sql.DB.
@@ -206,4 +210,171 @@ func (c *Claim) guard(work func() error) error {
 			c.proxy.Close()
 		}
 	}, work)
+}
+
+const (
+	// maxPause is how long a claim pauses at most before it asks for its key again.
+	maxPause = 100 * time.Millisecond
+	// notUnderstood is the number of a syntax error.
+	notUnderstood = 1064
+)
+
+// Begin enters the key, and waits while another transaction holds the same one. It leaves nothing open when it fails.
+func (s *Store) Begin(ctx context.Context, row keytable.Row) (*Claim, error) {
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mysql: take a connection: %w", err)
+	}
+	c := &Claim{row: row, store: s, conn: conn}
+	err = c.guard(func() error {
+		err := c.enterInTurn(ctx)
+		if err == nil && c.recorded == nil {
+			c.proxy, err = c.store.proxies.Begin(ctx, conn, c)
+		}
+		if err == nil {
+			return nil
+		}
+		c.throwAway()
+		// how a driver says that it was interrupted differs, and must not decide what the error is
+		if ctx.Err() != nil {
+			return fmt.Errorf("mysql: wait for the key: %w", ctx.Err())
+		}
+		return fmt.Errorf("mysql: begin, and enter the key: %w", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// enterInTurn enters the key, in a new transaction each time the server ends the wait for it: after
+// innodb_lock_wait_timeout, and with a deadlock when the transaction ahead rolls back and several waited for it. Each
+// of those holds a lock on the key's place then, so that none of them could insert.
+func (c *Claim) enterInTurn(ctx context.Context) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
+		err := c.enter(ctx)
+		if !mysql.Undone(err) {
+			return err
+		}
+		if _, failed := c.conn.ExecContext(ctx, `ROLLBACK`); failed != nil || !wait.For(ctx, rand.N(pause)) {
+			return err
+		}
+	}
+}
+
+// enter enters the key. Where it is a duplicate its row is committed, and READ COMMITTED lets the next statement see
+// it.
+func (c *Claim) enter(ctx context.Context) error {
+	c.row.At = time.Now().UnixMilli()
+	err := c.beginWithKey(ctx)
+	if mysql.Number(err) != mysql.Duplicate {
+		return err
+	}
+	if !c.row.Versioned {
+		c.recorded, err = keytable.InMySQL.Resolve(ctx, c.conn, c.row)
+		if !errors.Is(err, sql.ErrNoRows) { // else it was purged in between
+			return err
+		}
+	}
+	c.recorded, err = keytable.InMySQL.Enter(ctx, c.conn, c.row)
+	return err
+}
+
+// beginWithKey begins the transaction and inserts the key: in one compound statement, as MariaDB knows them, or in
+// three. A compound that fails, at a duplicate say, leaves the transaction open.
+func (c *Claim) beginWithKey(ctx context.Context) error {
+	const isolation, begin = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`, `START TRANSACTION`
+	enter := keytable.EnterMySQL(c.row)
+	if !c.store.plain.Load() {
+		_, err := c.conn.ExecContext(ctx, `BEGIN NOT ATOMIC `+isolation+`; `+begin+`; `+enter+`; END`)
+		if mysql.Number(err) != notUnderstood {
+			return err
+		}
+		c.store.plain.Store(true)
+	}
+	for _, statement := range []string{isolation, begin, enter} {
+		if _, err := c.conn.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Around a statement that may end the transaction:
+const (
+	// hold lets an end be followed by a new transaction, where by default each statement after it would commit on its
+	// own: what a handler writes then is rolled back with the claim.
+	hold     = `SET @spillway_autocommit = @@autocommit, autocommit = 0`
+	giveBack = `SET autocommit = @spillway_autocommit`
+	// The savepoint lives as long as the transaction that entered the key, however that one ends.
+	setMark   = `SAVEPOINT spillway_key`
+	probeMark = `RELEASE SAVEPOINT spillway_key`
+)
+
+// Before is called by the proxy. The mark stands before all savepoints of the handler's own, so that none can take it
+// back.
+func (c *Claim) Before(ctx context.Context, statement string, _ []driver.NamedValue) error {
+	if c.doubt != nil && c.gone == nil {
+		if err := c.resolveDoubt(ctx); err != nil {
+			return err
+		}
+	}
+	if err := cmp.Or(c.spoiled, c.gone); err != nil {
+		return err
+	}
+	if c.marked || sqlproxy.Plain(statement, "SELECT", "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH") {
+		return nil
+	}
+	return c.mark(ctx)
+}
+
+// mark makes ready for a statement that may end the transaction. If it fails, the state of the transaction is unknown.
+func (c *Claim) mark(ctx context.Context) error {
+	c.spoiled, c.held = errNotReady, true
+	for _, prepare := range []string{hold, setMark} {
+		if _, err := c.conn.ExecContext(ctx, prepare); err != nil {
+			c.spoiled = fmt.Errorf("%w: %w", errNotReady, err)
+			return c.spoiled
+		}
+	}
+	c.spoiled, c.marked = nil, true
+	return nil
+}
+
+var errNotReady = errors.New("mysql: cannot make ready for a statement that may end the transaction")
+
+// Failed is called by the proxy. After a deadlock the server has rolled back, after most other errors it has not: the
+// key tells.
+func (c *Claim) Failed(_ context.Context, err error) error {
+	switch number := mysql.Number(err); {
+	case number == mysql.Deadlock:
+		c.lose(err)
+	case number != 0 && !c.marked && c.doubt == nil:
+		c.doubt = err
+	}
+	return err
+}
+
+// Committed is called by the proxy.
+func (c *Claim) Committed() error { return claims.CommittedByHandler("mysql", c.row) }
+
+// resolveDoubt asks for the key, which a rollback took away. An error means that it is unknown.
+func (c *Claim) resolveDoubt(ctx context.Context) error {
+	if c.doubt == nil || c.gone != nil {
+		return nil
+	}
+	there, err := keytable.InMySQL.Entered(ctx, c.conn, c.row)
+	if err != nil {
+		return fmt.Errorf("mysql: find out whether the transaction goes on after an error: %w", err)
+	}
+	if !there {
+		c.lose(c.doubt)
+	}
+	c.doubt = nil
+	return nil
+}
+
+// lose lets no statement follow, which would commit on its own.
+func (c *Claim) lose(because error) {
+	c.gone = fmt.Errorf("mysql: the server rolled the transaction back when a statement failed: %w", because)
 }
