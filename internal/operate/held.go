@@ -3,9 +3,13 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -109,4 +113,98 @@ func (d *Desk) each(ctx context.Context, f letters.Filter, see func([]letters.He
 		seen, f.After = seen+len(heads), heads[len(heads)-1].Seq
 	}
 	return Planned, nil
+}
+
+// ErrNoOutages is the error of a service whose breakers share nothing in the database of the letters.
+var ErrNoOutages = errors.New("the breakers of this service share no outages in the database of its letters: set " +
+	"Config.Breaker.Store to a store of sqlshare.NewStore there")
+
+// outages opens what the breakers share. It makes no table.
+func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
+	tables, err := d.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if tables["outages"] == 0 {
+		return nil, ErrNoOutages
+	}
+	in := d.Store.Inside()
+	return sqlshare.NewStore(ctx, in.DB(), in.Service())
+}
+
+// Outages returns the outages and freezes that the instances share.
+func (d *Desk) Outages(ctx context.Context) ([]breaker.Status, error) {
+	store, err := d.outages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := store.List(ctx)
+	return d.held(all), err
+}
+
+// held are handlers whose messages are held, as they may be shown.
+func (d *Desk) held(all []breaker.Status) []breaker.Status {
+	for i := range all {
+		d.mask(&all[i].Reason, &all[i].Cause, &all[i].Scope)
+	}
+	return all
+}
+
+// Hold freezes a handler in all instances, or all handlers without a name, or ends that. It reports false if there was
+// no freeze to end, and if a request of the person's key did it before.
+func (d *Desk) Hold(ctx context.Context, who Person, handler string, hold bool) (changed bool, err error) {
+	if err := who.allowed(Act); err != nil {
+		return false, err
+	}
+	if database.Column(handler) != handler {
+		return false, WrongValue("handler", handler, "a name has at most 255 bytes of readable text")
+	}
+	act, of := who.once(heldBy), "all handlers"
+	if handler != "" {
+		of = "the handler " + handler
+	}
+	if act.Detail = "released: " + of; hold {
+		act.Detail = "held: " + of
+	}
+	if done, err := d.did(ctx, act); done || err != nil {
+		return false, err
+	}
+	store, err := d.outages(ctx)
+	if err != nil {
+		return false, err
+	}
+	if changed = true; hold {
+		err = store.Freeze(ctx, handler, who.Reason, who.Name)
+	} else {
+		changed, err = store.Release(ctx, handler, who.Reason, who.Name)
+	}
+	if err == nil && changed {
+		err = d.Store.Inside().RecordFreeze(ctx, act)
+	}
+	return changed, err
+}
+
+// BreakLeases takes letters away from programs that are gone. It returns the letters, also if a request of the person's
+// key took them before.
+func (d *Desk) BreakLeases(ctx context.Context, who Person, seqs []int64) (broken []int64, err error) {
+	if err := who.allowed(Act); err != nil {
+		return nil, err
+	}
+	s, err := SelectionOf(seqs)
+	if err != nil {
+		return nil, err
+	}
+	act := who.once(brokenBy)
+	done, err := d.before(ctx, act, func(e letters.Event) bool { return slices.Contains(s.Seqs, e.Seq) })
+	if err != nil {
+		return nil, err
+	}
+	if done == nil {
+		return d.Store.Inside().BreakLeases(ctx, act, s.Seqs...)
+	}
+	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{act.RedriveID}, Limit: letters.MaxLimit})
+	for _, e := range events {
+		broken = append(broken, e.Seq)
+	}
+	return broken, err
 }

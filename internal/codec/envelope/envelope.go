@@ -3,7 +3,11 @@ package envelope
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 const (
@@ -117,3 +121,89 @@ func (r *reader) number(most uint64) uint64 {
 }
 
 func (r *reader) field(most uint64) []byte { return r.take(int(r.number(most))) }
+
+// Content is what an envelope hides.
+type Content struct {
+	// Payload is kept byte for byte. Nil and empty payloads are kept apart.
+	Payload []byte
+	// Metadata are the producer's.
+	Metadata map[string]string
+}
+
+const noPayload = 1 // the flag of a nil payload
+
+// plain writes the content, the keys in their order: the same content has the same bytes.
+func (c *Content) plain() []byte {
+	size := 1 + binary.MaxVarintLen64 + len(c.Payload)
+	for key, value := range c.Metadata {
+		size += len(key) + len(value) + 2*binary.MaxVarintLen32
+	}
+	to := make([]byte, 0, size)
+	if c.Payload == nil {
+		to = append(to, noPayload)
+	} else {
+		to = append(to, 0)
+	}
+	to = binary.AppendUvarint(to, uint64(len(c.Metadata)))
+	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+		to = appendField(appendField(to, []byte(key)), []byte(c.Metadata[key]))
+	}
+	return append(to, c.Payload...)
+}
+
+// readContent is the way back. Who holds the key may have written anything.
+func readContent(plain []byte) (c Content, ok bool) {
+	r := reader{rest: plain}
+	flags := r.take(1)
+	n := r.number(uint64(len(plain)))
+	for ; n > 0 && !r.failed; n-- {
+		if c.Metadata == nil {
+			c.Metadata = make(map[string]string)
+		}
+		key := r.field(math.MaxInt32)
+		c.Metadata[string(key)] = string(r.field(math.MaxInt32))
+	}
+	switch {
+	case r.failed, flags[0] > noPayload, flags[0] == noPayload && len(r.rest) > 0:
+		return Content{}, false
+	case flags[0] == 0:
+		c.Payload = slices.Clip(r.rest)
+		if c.Payload == nil {
+			c.Payload = []byte{}
+		}
+	}
+	return c, true
+}
+
+var (
+	// ErrNoKeys is the error of a sealed letter where no Sealer is configured.
+	ErrNoKeys = errors.New("no keys are configured: set spillway.Config.Seal, the Seal of letters.NewStore or " +
+		"redrive.Rules.Seal; the command redrive takes --keys")
+	// ErrUnknownKey is returned by Keys that do not have a key, and know that they will not have it later.
+	ErrUnknownKey = errors.New("the keys do not have this key: add it to them, as an old key")
+	// ErrUnavailable is the error of Keys that failed for now. It says nothing of the letter.
+	ErrUnavailable = errors.New("the keys are unavailable: see to the KMS or to what else holds them")
+	// ErrDamaged is the error of bytes that do not open.
+	ErrDamaged = errors.New("the envelope does not open: it is cut or changed, or the key of this id is another one: " +
+		"compare the key with that of the process that sealed, and the letter with a backup")
+	// ErrOtherLetter is the error of an envelope in a letter that it was not made for.
+	ErrOtherLetter = errors.New("the envelope belongs to another letter: compare both letters with a backup")
+)
+
+// Error is the error of an envelope. It wraps one of the Err values.
+type Error struct {
+	// KeyID names the key, as far as it can be read.
+	KeyID string
+	Err   error
+}
+
+// Error names the key.
+func (e *Error) Error() string {
+	if e.KeyID == "" {
+		return fmt.Sprintf("seal: %v", e.Err)
+	}
+	return fmt.Sprintf("seal: sealed with key %q: %v", e.KeyID, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -2,7 +2,13 @@ package envelope
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"strings"
@@ -201,3 +207,96 @@ func (u unavailable) Unwrap() error        { return u.err }
 func (u unavailable) Is(target error) bool { return target == ErrUnavailable }
 
 func bounded(text string) string { return boundedtext.Text(text, 200) }
+
+const (
+	// SecretSize is the number of bytes of a secret.
+	SecretSize = 32
+	maxKeyID   = 64
+	maxWrapped = 4 << 10
+)
+
+// Keys are seal.Keys.
+type Keys interface {
+	Current(ctx context.Context) (Key, error)
+	Find(ctx context.Context, id string, wrapped []byte) (secret []byte, err error)
+}
+
+// Key is a seal.Key.
+type Key struct {
+	ID      string
+	Secret  []byte
+	Wrapped []byte
+}
+
+// Validate returns an error that names the key, and never shows its secret.
+func (k *Key) Validate() error {
+	if err := validID(k.ID); err != nil {
+		return err
+	}
+	if len(k.Secret) != SecretSize {
+		return fmt.Errorf("the secret of key %q has %d bytes: it must have %d: make one with `openssl rand -base64 %d`",
+			k.ID,
+			len(k.Secret), SecretSize, SecretSize)
+	}
+	if len(k.Wrapped) > maxWrapped {
+		return fmt.Errorf("the wrapped key of %q has %d bytes: at most %d are possible", k.ID, len(k.Wrapped),
+			maxWrapped)
+	}
+	return nil
+}
+
+func validID(id string) error {
+	if id == "" || len(id) > maxKeyID || strings.IndexFunc(id, func(r rune) bool { return !allowed(r) }) >= 0 {
+		return fmt.Errorf("the key id %.80q must be 1 to %d of A-Z a-z 0-9 . _ - : /", id, maxKeyID)
+	}
+	return nil
+}
+
+func allowed(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+		r != 0 && strings.ContainsRune("._-:/", r)
+}
+
+// What keys are derived for. Another version of the envelope has others.
+const (
+	forContent     = "spillway letter 1 content"
+	forFingerprint = "spillway letter 1 fingerprint"
+)
+
+// working is a key at work.
+type working struct {
+	secret []byte
+	aead   cipher.AEAD
+	mac    []byte
+}
+
+// working derives what a secret is used for, unless it was the last one.
+func (s *Sealer) working(secret []byte) (*working, error) {
+	if w := s.cached.Load(); w != nil && subtle.ConstantTimeCompare(w.secret, secret) == 1 {
+		return w, nil
+	}
+	w := &working{secret: append([]byte(nil), secret...)}
+	content, err := hkdf.Key(sha256.New, secret, nil, forContent, SecretSize)
+	if err == nil {
+		w.mac, err = hkdf.Key(sha256.New, secret, nil, forFingerprint, SecretSize)
+	}
+	var block cipher.Block
+	if err == nil {
+		block, err = aes.NewCipher(content)
+	}
+	if err == nil {
+		w.aead, err = cipher.NewGCM(block)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("seal: derive keys: %w", err)
+	}
+	s.cached.Store(w)
+	return w, nil
+}
+
+func (w *working) fingerprint(b Binding, plain []byte) []byte {
+	mac := hmac.New(sha256.New, w.mac)
+	mac.Write(appendBinding(nil, b))
+	mac.Write(plain)
+	return mac.Sum(nil)[:fingerprintSize]
+}

@@ -2,16 +2,28 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/packed"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // answer is what a route gives: JSON, bytes, or a stream. Nothing of JSON is sent before all of it is there.
@@ -132,4 +144,130 @@ func matches(list, tag string) bool {
 		}
 	}
 	return false
+}
+
+// problemType is the media type of problem details.
+const problemType = "application/problem+json"
+
+// invalid is the problem of a field, or of a whole request.
+func invalid(field, format string, args ...any) error {
+	return &operate.Wrong{Field: field, Why: fmt.Sprintf(format, args...)}
+}
+
+// missing is the problem of something that is not there.
+func missing(why string) *operate.Problem {
+	return &operate.Problem{Status: http.StatusNotFound, Type: operate.ProblemNotFound, Title: "Not found", Detail: why}
+}
+
+// conflict is the problem of something that happened meanwhile.
+func conflict(why string) *operate.Problem {
+	return &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemChanged,
+		Title: "Something has changed meanwhile", Detail: why}
+}
+
+// refusedBy is the problem of a request that reached no route.
+func refusedBy(r *web.Refusal) *operate.Problem {
+	p := &operate.Problem{Status: r.Status, Type: r.Kind, Title: r.Title, Detail: strings.TrimSpace(r.Why + " " + r.Note)}
+	switch r.Kind {
+	case operate.ProblemNoRoute:
+		p.Detail = "There is nothing at this address in version " + Version + ". The document openapi.json has all addresses."
+	case operate.ProblemNoField:
+		p.Errors = []operate.FieldProblem{{Field: r.Field, Detail: r.Why}}
+	}
+	return p
+}
+
+// problemOf turns any error into problem details. The texts of errors name servers and users: they are for persons who
+// may act.
+func (h *Handler) problemOf(r *request, err error) *operate.Problem {
+	said := ""
+	if r.person.Right >= operate.Act {
+		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
+	}
+	p, wrong, forbidden := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
+	more, changed, refused := (*operate.MoreMatch)(nil), (*operate.Changed)(nil), (*web.Refusal)(nil)
+	large, panicked, broken := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil), (*unwritable)(nil)
+	is := func(status int, kind, title, detail string) *operate.Problem {
+		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
+	}
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &refused):
+		return refusedBy(refused)
+	case errors.As(err, &wrong):
+		p := is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done", wrong.Error())
+		if wrong.Field != "" {
+			p.Errors = []operate.FieldProblem{{Field: wrong.Field, Value: wrong.Value, Detail: wrong.Why,
+				Remedy: wrong.Remedy}}
+		}
+		return p
+	case errors.As(err, &forbidden):
+		return is(http.StatusForbidden, operate.ProblemForbidden, "Not allowed", forbidden.Why)
+	case errors.As(err, &more):
+		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.",
+			more.Now))
+	case errors.As(err, &changed):
+		return conflict("The letter has changed since you saw it: it is " + operate.StatusWords(changed.Letter.Status) +
+			". Nothing was changed. Look again.")
+	case errors.Is(err, inside.ErrKeyReused):
+		return is(http.StatusUnprocessableEntity, operate.ProblemKeyReused, "The Idempotency-Key was used before",
+			"Another request had this Idempotency-Key. Nothing was changed. Make a new key for each request.")
+	case errors.Is(err, campaigns.ErrRequest):
+		return is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done",
+			h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText)))
+	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
+		return missing("What you look for is not there. It may have been purged, or it belongs to another service.")
+	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
+		if said == "" {
+			said = "Look at the present state, and decide again."
+		}
+		return conflict("Nothing was changed. " + said)
+	case errors.As(err, &large):
+		return is(http.StatusRequestEntityTooLarge, operate.ProblemTooLarge, "Too large",
+			fmt.Sprintf("The body may have at most %d bytes.", large.Limit))
+	case errors.As(err, &panicked):
+		return is(http.StatusInternalServerError, operate.ProblemFailed, "The request failed",
+			"This is a fault of the console. The log of the service says more.")
+	case errors.As(err, &broken):
+		return is(http.StatusInternalServerError, operate.ProblemFailed, "The answer cannot be written",
+			strings.TrimSpace("It has a value that JSON does not have. The log of the service says more. "+said))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return is(http.StatusRequestTimeout, operate.ProblemSlow, "This takes too long",
+			"The body did not arrive in time. Nothing was changed. Send it again.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return is(http.StatusServiceUnavailable, operate.ProblemTimeout, "This takes too long",
+			fmt.Sprintf("The database had no answer within %v. Choose fewer letters, or try again.", h.Timeout))
+	}
+	detail := "The dead letters are safe where they are. Try again: with the same Idempotency-Key it is done once."
+	if said != "" {
+		detail += " The error: " + said
+	}
+	return is(http.StatusServiceUnavailable, operate.ProblemUnavailable, "The database does not answer", detail)
+}
+
+// fail answers with problem details.
+func (h *Handler) fail(w http.ResponseWriter, r *request, err error) {
+	p := h.problemOf(r, err)
+	operate.Tell(r.http.Context(), err)
+	// a deadline of the body cancels too
+	if errors.Is(r.http.Context().Err(), context.Canceled) && p.Status != http.StatusRequestTimeout {
+		return // nothing reads the answer any more
+	}
+	if p.Status >= http.StatusInternalServerError {
+		h.log(r, err)
+	}
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "5")
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		h.log(r, err)
+	}
+	w.Header().Del("ETag")
+	w.Header().Set("Content-Type", problemType)
+	w.WriteHeader(p.Status)
+	if r.http.Method != http.MethodHead {
+		_, _ = w.Write(append(body, '\n')) // the reader may be gone
+	}
 }

@@ -26,8 +26,12 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
@@ -268,3 +272,132 @@ func readable(s string) bool {
 	}
 	return utf8.ValidString(s)
 }
+
+// Among returns the condition that a column of numbers has one of the values, which are at least one. On PostgreSQL
+// they are one array, as text that every driver can bind. Elsewhere the last value is repeated until their number is a
+// power of two: statements of few lengths are prepared once each.
+func (d *Database) Among(column string, values []int64) (condition string, args []any) {
+	if d.kind == Postgres {
+		text := make([]byte, 0, 8*len(values)+2)
+		for i, value := range values {
+			text = append(text, map[bool]byte{true: '{', false: ','}[i == 0])
+			text = strconv.AppendInt(text, value, 10)
+		}
+		return column + ` = ANY(?::text::bigint[])`, []any{string(append(text, '}'))}
+	}
+	args = make([]any, 1<<bits.Len(uint(len(values)-1)))
+	for i := range args {
+		args[i] = values[min(i, len(values)-1)]
+	}
+	return column + ` IN (?` + strings.Repeat(`,?`, len(args)-1) + `)`, args
+}
+
+// startTimeout bounds what Open asks of the database.
+const startTimeout = 30 * time.Second
+
+// Open is how a store begins: it asks db which database it is, verifies the name of the service, and brings the tables
+// to their newest version, within 30 seconds. Errors begin with the name of the caller, such as "delay: NewStore". Open
+// does not close db.
+func Open(ctx context.Context, caller string, db *sql.DB, service string, tables ...schema.Table) (*Database, error) {
+	if ctx == nil {
+		return nil, errors.New(caller + ": the context is nil: give context.Background() if there is no other")
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	on, err := Detect(ctx, db)
+	if err == nil {
+		err = ValidateService(on.kind, service)
+	}
+	if err == nil {
+		err = on.Upgrade(ctx, tables...)
+	}
+	if err == nil {
+		on.largest, err = on.engine.Largest(ctx, db)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", caller, err)
+	}
+	return on, nil
+}
+
+const maxService = 100
+
+// ValidateService returns an error unless service can be the name under which a store on a database of this kind keeps
+// what is its own. On a server a name is required. On SQLite, where a file is a service's own, it may be empty.
+func ValidateService(kind Kind, service string) error {
+	if service == "" && kind != SQLite {
+		return errors.New(`the Service is empty: name the service, such as "shop". Several services may use this database ` +
+			"server, and two of them with a handler of the same name would take each other's messages for their own")
+	}
+	if len(service) > maxService {
+		return fmt.Errorf("the Service has %d bytes: give it a name of at most %d", len(service), maxService)
+	}
+	for _, r := range service {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '_' || r == '-') {
+			return fmt.Errorf("the Service %q has the character %q: use letters a to z, digits, dots, underscores and hyphens",
+				service, r)
+		}
+	}
+	return nil
+}
+
+// OwnKeyError says that a database numbers new rows of a table of ours from a counter behind the rows: a restore
+// of data alone, logical replication or a change of servers can leave it there. It is about us and about no message, so
+// package outage holds the message.
+type OwnKeyError struct {
+	Table, Column string
+	Remedy        string // a statement that sets the counter right
+	err           error
+}
+
+func (e *OwnKeyError) Error() string {
+	text := fmt.Sprintf("the sequence of %s.%s is behind the rows of the table: run %s", e.Table, e.Column, e.Remedy)
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *OwnKeyError) Unwrap() error { return e.err }
+
+// OwnFault marks an error that is about a store, whatever code the database gave it.
+func (*OwnKeyError) OwnFault() {}
+
+// OwnKey returns err, of a statement that inserts rows into tables. If the number that the database gave to a row of
+// one of them is taken, it returns an *OwnKeyError around err. The statement must not ignore conflicts of its primary
+// keys: a conflict clause names another index, and on MySQL there is none, because none can name an index. MariaDB does
+// not say of which table a key is: there it is the first one.
+func (d *Database) OwnKey(err error, tables ...schema.Table) error {
+	if err == nil {
+		return nil
+	}
+	for _, t := range tables {
+		if d.engine.PrimaryTaken(err, t) {
+			return d.ownKey(t, err)
+		}
+	}
+	return err
+}
+
+// OwnKeyBehind returns an *OwnKeyError if the counter of a table is behind its rows, for programs that look for such
+// faults before a statement meets one. It returns nil if it may not look.
+func (d *Database) OwnKeyBehind(ctx context.Context, t schema.Table) error {
+	behind, err := d.engine.Behind(ctx, d.db, t)
+	switch {
+	case err != nil && d.engine.MayNot(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ask for the sequence of %s: %w", t.Name, err)
+	case behind:
+		return d.ownKey(t, nil)
+	}
+	return nil
+}
+
+func (d *Database) ownKey(t schema.Table, err error) error {
+	return &OwnKeyError{Table: t.Name, Column: t.Key[0], Remedy: d.engine.Renumber(t), err: err}
+}
+
+// IsTaken reports whether err says that a row with the same unique key is there, for a statement of MySQL that has no
+// conflict clause. Ask OwnKey first.
+func (d *Database) IsTaken(err error) bool { return d.engine.Taken(err) }

@@ -1,8 +1,19 @@
+// Package keytable is the table in which idempotent receivers keep what was applied. It is the same for both owners of
+// a transaction, the receiver's own store or a subscriber whose transaction it joins, so that a message which comes one
+// way is recognised when it comes the other.
 package keytable
 
 import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"strconv"
+	"strings"
+
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
 // Dialect is how one database enters, finds and records keys. It is the same for a store, which has a transaction of
@@ -103,4 +114,151 @@ AND settled_redrives >= ?`
 		*text = statement(kind, *text)
 	}
 	return d
+}
+
+// Table is the table of keys.
+var Table = schema.Table{
+	Component: "keys", Name: "spillway_keys", Key: []string{"consumer", "id"},
+	Versions: []schema.Version{
+		{File: "0002_keys.sql", Columns: []string{"consumer", "id", "outputs", "applied_at", "fingerprint", "version",
+			"fence", "expires_at", "nonce", "settled_source", "settled_position", "settled_redrives"}},
+	},
+}
+
+// Parked is the table of package sequence. A purge of keys knows it: the keys of parked messages stay.
+var Parked = schema.Table{Component: "parked", Name: "spillway_parked", Key: []string{"seq"},
+	Versions: []schema.Version{{
+		File: "0003_parked.sql",
+		Columns: []string{"seq", "service", "members", "topic", "part", "source", "lane", "position", "fingerprint",
+			"redrives", "due_at", "held", "sent_at", "consumer", "key_id", "record_key", "id", "metadata", "payload",
+			"bytes", "decision", "decided_at", "decided_by", "decided_why"},
+	}}}
+
+// The statements here carry their values in their text, so that a driver sends them without preparing them, and in
+// PostgreSQL several at once. No value is quoted: numbers are digits, and everything else is hexadecimal digits of its
+// bytes. With that alphabet a value cannot end the literal it stands in, whatever it holds and however the server is
+// set.
+
+// literal writes values as a dialect reads them.
+type literal struct {
+	text, bytes [2]string // before and behind the hexadecimal digits
+}
+
+var (
+	literalPostgres = literal{[2]string{`convert_from(decode('`, `','hex'),'UTF8')`}, [2]string{`decode('`, `','hex')`}}
+	// a string of bytes, which no character set touches
+	literalMySQL = literal{[2]string{`x'`, `'`}, [2]string{`x'`, `'`}}
+)
+
+func (l *literal) appendText(b []byte, s string) []byte {
+	b = append(b, l.text[0]...)
+	b = hex.AppendEncode(b, []byte(s))
+	return append(b, l.text[1]...)
+}
+
+func (l *literal) appendBytes(b, value []byte) []byte {
+	if value == nil {
+		return append(b, `NULL`...)
+	}
+	b = append(b, l.bytes[0]...)
+	b = hex.AppendEncode(b, value)
+	return append(b, l.bytes[1]...)
+}
+
+// appendRow writes the values of a row in the order of the statements that enter one.
+func (l *literal) appendRow(b []byte, row *Row) []byte {
+	b = append(l.appendText(b, row.Consumer), ',')
+	b = append(l.appendText(b, row.ID), ',')
+	b = append(strconv.AppendInt(b, row.At, 10), ',')
+	b = append(l.appendBytes(b, row.Fingerprint), ',')
+	if row.Versioned {
+		b = strconv.AppendInt(b, row.Version, 10)
+	} else {
+		b = append(b, `NULL`...)
+	}
+	return strconv.AppendInt(append(b, ','), row.Nonce, 10)
+}
+
+// Settings are those under which PostgreSQL finds our table and lets us use it.
+type Settings struct{ SearchPath, Role string }
+
+// SettingsPostgres reads them.
+const SettingsPostgres = `SELECT current_setting('search_path'), current_setting('role')`
+
+// Restore is the statement that sets them for the rest of the transaction.
+func (s *Settings) Restore() string { return string(s.append(nil)) }
+
+func (s *Settings) append(b []byte) []byte {
+	if s == nil {
+		return b
+	}
+	b = literalPostgres.appendText(append(b, `SELECT set_config('role', `...), s.Role)
+	b = literalPostgres.appendText(append(b, `, true), set_config('search_path', `...), s.SearchPath)
+	return append(b, `, true); `...)
+}
+
+// EnterMySQL enters a row. Where the key is there already it fails as a duplicate, and then Enter or, without a
+// version, Resolve is what remains.
+func EnterMySQL(row Row) string {
+	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?, ?`)
+	b := append(make([]byte, 0, 512), before...)
+	return string(append(literalMySQL.appendRow(b, &row), behind...))
+}
+
+// With the key a claim in PostgreSQL notes in settings of its transaction which key it is, and under which role and
+// search_path the table is found. The settings end with the transaction. So they prove, before the commit, that it is
+// the one that entered the key; and a handler may set role and search_path.
+const (
+	notes = `set_config('spillway.role', current_setting('role'), true),
+set_config('spillway.search_path', current_setting('search_path'), true)`
+	noted = `current_setting('spillway.key', true) = ($1::bigint)::text`
+
+	// RestorePostgres sets role and search_path back.
+	RestorePostgres = `SELECT set_config('role', current_setting('spillway.role'), true),
+set_config('search_path', current_setting('spillway.search_path'), true)`
+)
+
+var (
+	enterNoted  = InPostgres.enter + ` RETURNING set_config('spillway.key', ($6::bigint)::text, true), ` + notes
+	upsertNoted = InPostgres.upsert + ` RETURNING set_config('spillway.key', ($6::bigint)::text, true), ` + notes
+
+	// RecordPostgres records outputs: outputs, consumer, id.
+	RecordPostgres = InPostgres.record
+)
+
+// InsertPostgres returns the statement that enters the row, and its arguments. It changes nothing where the key is there
+// with the same version or a higher one.
+func InsertPostgres(row Row) (text string, args []any) {
+	text = enterNoted
+	if row.Versioned {
+		text = upsertNoted
+	}
+	return text, []any{row.Consumer, row.ID, row.At, row.Fingerprint, row.version(), row.Nonce}
+}
+
+// EnterPostgres is Dialect.Enter, with the notes.
+func EnterPostgres(ctx context.Context, tx Querier, row Row) (*Record, error) {
+	text, args := InsertPostgres(row)
+	entered, err := InPostgres.change(ctx, tx, text, args...)
+	if err != nil || entered {
+		return nil, err
+	}
+	record, err := InPostgres.Resolve(ctx, tx, row)
+	if errors.Is(err, sql.ErrNoRows) { // it was purged in between
+		record, err = InPostgres.Enter(ctx, tx, row)
+	}
+	if err == nil && record == nil {
+		_, err = tx.ExecContext(ctx, `SELECT set_config('spillway.key', ($1::bigint)::text, true), `+notes, row.Nonce)
+	}
+	return record, err
+}
+
+// ProvePostgres reports whether the transaction is the one that entered the row. If restore is set, it sets role and
+// search_path back.
+func ProvePostgres(ctx context.Context, tx Querier, row Row, restore bool) (bool, error) {
+	text := `SELECT 1 WHERE ` + noted
+	if restore {
+		text = RestorePostgres + ` WHERE ` + noted
+	}
+	return InPostgres.change(ctx, tx, text, row.Nonce)
 }
