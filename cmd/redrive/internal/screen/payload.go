@@ -2,10 +2,13 @@ package screen
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -70,3 +73,44 @@ func hexLines(payload []byte, limit int) string {
 	}
 	return hex.Dump(payload[:limit]) + cutMark(len(payload))
 }
+
+// JSON prints v as one line of JSON, without secrets.
+func (s *Screen) JSON(v any) error {
+	line, err := Line(v)
+	if err != nil {
+		return err
+	}
+	line = s.Privacy.Payload(line)
+	_, err = s.Out.Write(append(line, '\n'))
+	return err
+}
+
+// Line is v as one line of JSON in which every character that a terminal obeys is escaped. A program reads the same
+// values.
+func Line(v any) ([]byte, error) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
+	}
+	raw := bytes.TrimRight(buffer.Bytes(), "\n")
+	line := make([]byte, 0, len(raw))
+	for len(raw) > 0 { // what is not ASCII is inside of a string
+		r, size := utf8.DecodeRune(raw)
+		switch {
+		case unicode.IsPrint(r):
+			line = append(line, raw[:size]...)
+		case r > 0xffff:
+			r -= 0x10000
+			line = fmt.Appendf(line, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+		default:
+			line = fmt.Appendf(line, `\u%04x`, r)
+		}
+		raw = raw[size:]
+	}
+	return line, nil
+}
+
+// CSV returns a writer of comma-separated values whose cells must come from Cell.
+func CSV(w io.Writer) *csv.Writer { return csv.NewWriter(w) }

@@ -1,6 +1,25 @@
+// Package screen is the one way out of the command redrive: whatever it prints goes through here.
+//
+// The values that a dead letter carries were chosen by strangers. A terminal obeys control characters, and a
+// spreadsheet runs formulas. So no value reaches either of them raw:
+//
+//	Text     one line: control characters, escapes, bidirectional overrides and bytes that are no text become \x1b, \u202e, \xff
+//	Block    the same for several lines; it keeps line ends and tabs
+//	JSON     a line of JSON: the same characters as \u escapes, so that a program reads back what was there
+//	CSV      a line of comma-separated values, where no cell begins as a formula does
+//
+// # Terminal and pipe
+//
+// On a terminal a Table has a header, and columns that fit the width: long ones are cut with an ellipsis, and the least
+// important ones go first. In a pipe it is a line for each row, with tabs between the cells, without a header and
+// uncut. With JSON set, commands print objects instead, one a line.
+//
+// Colour is for terminals only, and never carries a meaning that words do not. NO_COLOR and TERM=dumb turn it off.
 package screen
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -146,4 +165,70 @@ func (s *Screen) Field(name, value string) {
 func (s *Screen) Head(name string) {
 	fmt.Fprintln(s.Out)
 	fmt.Fprintln(s.Out, s.styled(Bold, s.text(name)))
+}
+
+// ErrDeclined is the error of Confirm if the answer is not yes.
+var ErrDeclined = errors.New("nothing was done: the answer was not yes")
+
+// ErrNotAsked is the error of Confirm if there is no person to ask.
+var ErrNotAsked = errors.New("nothing was done: the input is no terminal, so that no one can be asked: add --yes")
+
+// Confirm asks a question on the error output and returns nil if a person at the terminal answers y or yes.
+func (s *Screen) Confirm(format string, args ...any) error {
+	question := Text(fmt.Sprintf(format, args...))
+	if !isTerminal(s.In) {
+		fmt.Fprintln(s.Err, question)
+		return ErrNotAsked
+	}
+	fmt.Fprint(s.Err, question+" [y/N] ")
+	answer, err := bufio.NewReader(s.In).ReadString('\n')
+	if err != nil { // such as Ctrl-D
+		fmt.Fprintln(s.Err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return ErrDeclined
+}
+
+// Progress shows how far something is: in place on a terminal, and as a line of its own elsewhere, if it says something
+// new.
+type Progress struct {
+	screen *Screen
+	last   string
+}
+
+// Progress returns a Progress on the screen.
+func (s *Screen) Progress() *Progress { return &Progress{screen: s} }
+
+// Show shows a share, 0 to 1, and what there is to say. A negative share is not known.
+func (p *Progress) Show(share float64, format string, args ...any) {
+	text := Text(fmt.Sprintf(format, args...))
+	if !p.screen.Terminal() {
+		if text != p.last {
+			fmt.Fprintln(p.screen.Out, text)
+		}
+		p.last = text
+		return
+	}
+	columns := p.screen.columns() - 1 // a full line would wrap
+	bar := ""
+	if share >= 0 && columns >= 60 {
+		length := min(30, columns-50)
+		done := int(share * float64(length))
+		bar = p.screen.styled(Green, strings.Repeat("█", done)) +
+			p.screen.styled(Dim, strings.Repeat("░", length-done)) +
+			"  "
+		columns -= length + 2
+	}
+	p.last = text
+	fmt.Fprint(p.screen.Out, "\r\x1b[K"+bar+cut(text, columns))
+}
+
+// End leaves the last state on the screen.
+func (p *Progress) End() {
+	if p.screen.Terminal() && p.last != "" {
+		fmt.Fprintln(p.screen.Out)
+	}
 }

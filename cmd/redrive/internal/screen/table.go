@@ -4,6 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+
+	"golang.org/x/text/width"
+
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 // Column is a column of a Table.
@@ -177,4 +182,75 @@ func (t *Table) least(widths []int, extra bool) int {
 		}
 	}
 	return best
+}
+
+// columnsOf is how many columns of a terminal a text takes.
+func columnsOf(s string) (n int) {
+	for _, r := range s {
+		n += columnsOfRune(r)
+	}
+	return n
+}
+
+func columnsOfRune(r rune) int {
+	if r < 0x80 {
+		return 1
+	}
+	if unicode.Is(unicode.M, r) {
+		return 0
+	}
+	switch width.LookupRune(r).Kind() {
+	case width.EastAsianWide, width.EastAsianFullwidth:
+		return 2
+	}
+	return 1
+}
+
+// cut returns s within n columns, with an ellipsis if something is missing.
+func cut(s string, n int) string {
+	if columnsOf(s) <= n {
+		return s
+	}
+	var b strings.Builder
+	left := n - 1
+	for _, r := range s {
+		if left -= columnsOfRune(r); left < 0 {
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String() + "…"
+}
+
+// pad fills s up to n columns, on its left side if right is set.
+func pad(s string, n int, right bool) string {
+	spaces := strings.Repeat(" ", max(0, n-columnsOf(s)))
+	if right {
+		return spaces + s
+	}
+	return s + spaces
+}
+
+// Text returns s as one line that a terminal prints and never obeys.
+func Text(s string) string { return printable.Text(s) }
+
+// Block is Text for several lines: it keeps line ends and tabs.
+func Block(s string) string { return printable.Block(s) }
+
+// Cell returns s for a cell of a spreadsheet, which takes it for no formula.
+func Cell(s string) string { return printable.Cell(s) }
+
+// text returns s for one line: without secrets, and safe.
+func (s *Screen) text(text string) string { return Text(s.Privacy.Text(text)) }
+
+// block returns s for several lines: without secrets, and safe.
+func (s *Screen) block(text string) string { return Block(s.Privacy.Text(text)) }
+
+// mask masks the cells of a table.
+func (s *Screen) mask(t *Table) {
+	for _, row := range t.rows {
+		for i := range row {
+			row[i].Text = s.Privacy.Text(row[i].Text)
+		}
+	}
 }

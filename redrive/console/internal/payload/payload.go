@@ -1,7 +1,20 @@
+// Package payload turns the bytes of a message into what a page shows of them: a tree of JSON, text, or lines of hex.
+//
+// The bytes come from strangers, and a person decides by what the page shows. So nothing is shown as what it is not:
+//
+//	JSON     numbers, strings and escapes are copied from the bytes, never through a float64 or a Go string. A key that
+//	         stands twice is shown twice.
+//	text     only what is UTF-8 without controls is taken for text by itself. What is not printable is escaped.
+//	hex      all other bytes, with their offsets.
+//
+// Each view is bounded, in bytes, in nodes and in depth, and says when it is cut. The caller masks secrets before: half
+// of a secret is not known as one.
 package payload
 
 import (
 	"bytes"
+	"encoding/hex"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -92,4 +105,49 @@ func cutText(p []byte, n int) []byte {
 		n--
 	}
 	return p[:n]
+}
+
+// Line is 16 bytes as hex.
+type Line struct {
+	Offset, Bytes, Text string
+}
+
+const perLine = 16
+
+func lines(p []byte) (all []Line) {
+	for at := 0; at < len(p); at += perLine {
+		row := p[at:min(len(p), at+perLine)]
+		text := strings.Map(func(r rune) rune {
+			if r < ' ' || r > '~' {
+				return '.'
+			}
+			return r
+		}, latin(row))
+		all = append(all, Line{fmt.Sprintf("%08x", at), spaced(row), text})
+	}
+	return all
+}
+
+// latin is each byte as the character of that number.
+func latin(p []byte) string {
+	runes := make([]rune, len(p))
+	for i, b := range p {
+		runes[i] = rune(b)
+	}
+	return string(runes)
+}
+
+// spaced is bytes as hex, with a space after each and two after eight.
+func spaced(p []byte) string {
+	var b strings.Builder
+	for i := range p {
+		switch {
+		case i == perLine/2:
+			b.WriteString("  ")
+		case i > 0:
+			b.WriteString(" ")
+		}
+		b.WriteString(hex.EncodeToString(p[i : i+1]))
+	}
+	return b.String()
 }

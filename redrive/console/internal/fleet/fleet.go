@@ -1,0 +1,230 @@
+// Package fleet looks at several services at once. A service that does not answer holds up no other, and piles up
+// nothing: of each service at most one call of its access function and one read of its database are in the air.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Service is one service of a fleet. Its functions may panic, and may go on for longer than their context.
+type Service struct {
+	// May reports whether the person who sends a request may see the service, and what there is to say about the person.
+	May func(*http.Request) (may bool, note string, err error)
+	// Read returns the state of the service.
+	Read func(context.Context) (State, error)
+
+	asks, reads turn
+}
+
+// New returns a Service.
+func New(may func(*http.Request) (bool, string, error), read func(context.Context) (State, error)) *Service {
+	return &Service{May: may, Read: read, asks: turn{taken: make(chan struct{}, 1)},
+		reads: turn{taken: make(chan struct{}, 1)}}
+}
+
+// State is how a service stands.
+type State struct {
+	Waiting, FailedAgain int             // letters
+	Oldest               time.Time       // the first failure of the letter that waits longest
+	Campaigns, Stopped   int             // campaigns under way, and those that stopped themselves
+	Causes               []letters.Group // of the letters that wait, the largest first
+}
+
+// Seen is a service as the person of one request may see it.
+type Seen struct {
+	May  bool
+	Note string
+	// Unknown is why it is not known whether the person may see the service.
+	Unknown error
+	State   State
+	// Err is why there is no State.
+	Err error
+}
+
+var (
+	// ErrLate is the error of a service that gave no answer in time.
+	ErrLate = errors.New("no answer in time")
+	// ErrBusy is the error of a service that still owes the answer to an earlier request. It is not asked again.
+	ErrBusy = errors.New("an earlier request has no answer yet")
+)
+
+const (
+	// mostRead bounds an answer, in bytes.
+	mostRead = 1 << 20
+	// mostText bounds a text of an answer, in bytes.
+	mostText = 1 << 10
+)
+
+var settings = apiclient.Names{URL: "Config.URL", TokenFile: "Config.TokenFile"}
+
+// API is a service that is read over the API of its own console.
+type API struct {
+	*apiclient.Client
+	causes int
+}
+
+// OverAPI returns the service at an address. No other address is ever asked.
+func OverAPI(address, tokenFile string, causes int) (*API, error) {
+	client, err := apiclient.New(apiclient.Config{URL: address, TokenFile: tokenFile, Names: settings,
+		Program: "a console of Spillway", MostRead: mostRead, Brief: true})
+	return &API{client, causes}, err
+}
+
+// Read returns the state of the service. Nothing of it is believed but its numbers: its texts are bounded here, and made
+// safe where they are shown.
+func (a *API) Read(ctx context.Context) (s State, err error) {
+	var health operate.HealthData
+	if err := a.Get(ctx, &health, nil, "health"); err != nil {
+		return s, err
+	}
+	var list operate.CausesData
+	if err := a.Get(ctx, &list, url.Values{"limit": {strconv.Itoa(a.causes)}}, "causes"); err != nil {
+		return s, err
+	}
+	s.Waiting = max(0, health.Letters[string(letters.StatusWaiting)])
+	s.FailedAgain = max(0, health.Letters[string(letters.StatusFailedAgain)])
+	s.Oldest, s.Stopped = timeOf(health.OldestFailedAt), max(0, health.Stopped)
+	for state, n := range health.Campaigns {
+		if !campaigns.State(state).Ended() {
+			s.Campaigns += max(0, n)
+		}
+	}
+	for _, c := range list.Causes[:min(len(list.Causes), a.causes)] {
+		g := letters.Group{Cause: bounded(c.Cause), Count: max(0, c.Count), FirstFailedAt: timeOf(c.FirstFailedAt),
+			LastFailedAt: timeOf(c.LastFailedAt), Handler: bounded(c.Handler), Reason: bounded(c.Reason),
+			Description: bounded(c.Description)}
+		_ = g.Class.UnmarshalText([]byte(c.Class)) // a newer server may have more classes
+		s.Causes = append(s.Causes, g)
+	}
+	return s, nil
+}
+
+func bounded(text string) string { return boundedtext.Text(text, mostText) }
+
+// timeOf is the zero time for what is none.
+func timeOf(text string) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, text)
+	return at
+}
+
+// asked is a service that was asked, and gives its answers one after the other.
+type asked struct {
+	may  chan Seen // has May, Note and Unknown
+	read chan Seen // has State and Err
+}
+
+// Look asks all services at once. It returns what each has answered within the limit.
+func Look(r *http.Request, services []*Service, limit time.Duration) []Seen {
+	ctx, cancel := context.WithTimeout(r.Context(), limit)
+	defer cancel()
+	all := make([]asked, len(services))
+	for i, s := range services {
+		all[i] = s.ask(ctx, r)
+	}
+	seen := make([]Seen, len(services))
+	for i, a := range all {
+		seen[i] = a.answer(ctx)
+	}
+	return seen
+}
+
+// ask asks a service in a goroutine of its own, which ends with ctx unless a function of the service goes on.
+func (s *Service) ask(ctx context.Context, r *http.Request) asked {
+	a := asked{may: make(chan Seen, 1), read: make(chan Seen, 1)}
+	own := r.Clone(ctx) // an access function may change its request
+	own.Body = http.NoBody
+	go func() {
+		var may Seen
+		may.Unknown = s.asks.call(ctx, "console.Config.Access", func() (err error) {
+			may.May, may.Note, err = s.May(own)
+			return err
+		})
+		a.may <- may
+		if may.Unknown != nil || !may.May {
+			return
+		}
+		var read Seen
+		read.Err = s.reads.call(ctx, "read the service", func() (err error) {
+			read.State, err = s.Read(ctx)
+			return err
+		})
+		a.read <- read
+	}()
+	return a
+}
+
+// answer waits for the answers until ctx ends.
+func (a asked) answer(ctx context.Context) Seen {
+	seen, ok := await(ctx, a.may)
+	switch {
+	case !ok:
+		seen.Unknown = ErrLate
+	case seen.Unknown == nil && seen.May:
+		read, ok := await(ctx, a.read)
+		if seen.State, seen.Err = read.State, read.Err; !ok {
+			seen.Err = ErrLate
+		}
+	}
+	return seen
+}
+
+// await prefers an answer that is there to the end of the time.
+func await(ctx context.Context, answer <-chan Seen) (seen Seen, ok bool) {
+	select {
+	case seen = <-answer:
+		return seen, true
+	default:
+	}
+	select {
+	case seen = <-answer:
+		return seen, true
+	case <-ctx.Done():
+		return Seen{}, false
+	}
+}
+
+// turn lets one call run at a time.
+type turn struct {
+	taken chan struct{}             // has one place
+	until atomic.Pointer[time.Time] // the request waits whose call it is
+}
+
+// call calls f when its turn comes. A call that has outlived the time of its own request may never end: then there is no
+// waiting. The context has a deadline.
+func (t *turn) call(ctx context.Context, name string, f func() error) error {
+	if ctx.Err() != nil {
+		return ErrLate
+	}
+	select {
+	case t.taken <- struct{}{}:
+	default:
+		if until := t.until.Load(); until != nil && !time.Now().Before(*until) {
+			return ErrBusy
+		}
+		select {
+		case t.taken <- struct{}{}:
+		case <-ctx.Done():
+			return ErrLate
+		}
+	}
+	until, _ := ctx.Deadline()
+	t.until.Store(&until)
+	defer func() {
+		t.until.Store(nil)
+		<-t.taken
+	}()
+	return safecall.Call(name, f)
+}
