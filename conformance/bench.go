@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,8 +18,10 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -255,4 +256,15 @@ func (b *bench) untilApplied(ids ...string) {
 		}
 		return true
 	})
+}
+
+// proxy stands between a process and the broker, in this process.
+func (b *bench) proxy() *faultproxy.Proxy {
+	b.Helper()
+	p, err := faultproxy.New(b.target.Address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.Close)
+	return p
 }

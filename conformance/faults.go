@@ -1,11 +1,18 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 )
 
 // begin makes the topics of a fault's bench. What the processes make beside is removed with them.
@@ -139,4 +146,185 @@ func (b *bench) wantNoLetters() {
 			b.Errorf("%d letters, and nothing had failed", n)
 		}
 	}
+}
+
+// Promises P1, P7: a consumer is killed with SIGKILL between receipt and ack. The next one finishes what it had begun.
+// If the subscriber goes on while a letter is placed, those behind it are acked and placed before the kill.
+func (b *bench) killedAtEachStep() {
+	variants := map[string]func(*bench){}
+	for _, step := range []string{stepReceived, stepHandling, stepWritten, stepCommitted, stepOutput} {
+		variants[step] = func(b *bench) { b.killedAt(step, "good-2") }
+	}
+	for _, step := range []string{stepLetter, stepPlaced} {
+		variants[step] = func(b *bench) { b.killedAt(step, "bad-2") }
+	}
+	b.together(variants)
+}
+
+// commitTime is longer than a client keeps an ack to itself, on Kafka up to two seconds: one that came too early has
+// reached the broker by then.
+const commitTime = 3 * time.Second
+
+// acrossRestart is longer than a restart takes on a machine that is not busy. On a busy one the messages are due
+// meanwhile.
+const acrossRestart = 10 * time.Second
+
+func (b *bench) killedAt(step, id string) {
+	b.begin()
+	p := b.consumer(func(s *setting) { s.Halt = map[string]string{id: step} })
+	ids := []string{"good-1", id, "good-3", "bad-4", "good-5"}
+	b.send(ids...)
+	p.until("at", step, id)
+	if b.target.GoesOn > 0 && strings.HasPrefix(id, badPrefix) {
+		p.until("acked", "good-3")
+		p.until("acked", "bad-4")
+		p.until("acked", "good-5")
+	}
+	time.Sleep(commitTime)
+	p.kill()
+	b.consumer()
+	b.finish(ids...)
+}
+
+// Promises P1, P3, P7: the broker is restarted while a message is handled and not acked, and others wait. If the
+// subscriber goes on while letters are placed, hundreds of them are open. If all stages have one consumer, messages
+// wait in it.
+func (b *bench) brokerRestarted() {
+	b.need("Restart", b.target.Restart != nil)
+	b.begin()
+	open := idsOf(badPrefix, min(b.target.GoesOn, 500))
+	halt := map[string]string{"good-2": stepCommitted}
+	for _, id := range open {
+		halt[id] = stepLetter
+	}
+	var wait []string
+	if b.target.Stages != nil {
+		wait = numbered(flakyPrefix, 5)
+		b.removeStages(0, acrossRestart)
+	}
+	p := b.consumer(func(s *setting) {
+		if s.Halt = halt; wait != nil {
+			s.Stages = []time.Duration{acrossRestart}
+		}
+	})
+	b.send(append(append(wait, open...), "good-1", "good-2", "bad-3", "good-4")...)
+	p.until("at", stepCommitted, "good-2")
+	b.until("those that fail wait", func() bool { return p.events.all("waits in stage") >= len(wait) })
+	b.until("all letters are open", func() bool { return p.events.all("at") == len(halt) })
+	b.target.Restart(b.T)
+	p.proceed()
+	b.sendAgain("good-5")
+	b.sendAgain("bad-6")
+	b.until("those that waited are acked out of the stage", func() bool {
+		return !slices.ContainsFunc(wait, func(id string) bool { return p.events.count("acked", id) < 2 })
+	})
+	b.finish(append(append(wait, open...), "good-1", "good-2", "bad-3", "good-4", "good-5", "bad-6")...)
+}
+
+const (
+	// bystanders are the messages around those that end the process.
+	bystanders = 1000
+	// neighbours are the messages that end it. They come one right after the other.
+	neighbours = 3
+	// maxDeaths is how often they may end it: each as often as the limit says by default, and the first of all once
+	// more, since none is counted before there was one.
+	maxDeaths = neighbours*3 + 1
+	// dying is how long such a handler takes, as one does that fills the memory. No verdict depends on it.
+	dying = 300 * time.Millisecond
+)
+
+// Feature D10, promise P4: messages that end the process are set aside after a bounded number of deaths, also if one
+// ends it right after the one before it was set aside. No other message is, whether it came before, after, or was in
+// flight.
+func (b *bench) deadly() {
+	b.begin()
+	var ids, deadly []string
+	for i := range bystanders {
+		if ids = append(ids, fmt.Sprintf("good-%d", i)); i == bystanders/2 {
+			for n := range neighbours {
+				deadly = append(deadly, fmt.Sprintf("%s-%d", deadlyPrefix, n))
+			}
+			ids = append(ids, deadly...)
+		}
+	}
+	b.send(ids...)
+	deaths := 0
+	for b.supervised(deadly) {
+		if deaths++; deaths > maxDeaths {
+			b.Fatalf("the process ended %d times, and messages that end it are not set aside", deaths)
+		}
+	}
+	if deaths < 2 {
+		b.Errorf("the process ended %d times: no message was deadly", deaths)
+	}
+	b.Logf("%d deaths", deaths)
+	// What it had acked when it ended, a process may not have told.
+	b.until("the bystanders took effect", func() bool { return len(b.effects()) == bystanders })
+	b.wrapUp(ids...) // which looks at the reason too, and fails for any other dead letter
+}
+
+// supervised runs a process until it ends, or until each of the deadly messages was set aside and all others were
+// acked.
+func (b *bench) supervised(deadly []string) (died bool) {
+	p := b.launch(func(s *setting) { s.Limit = true })
+	for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
+		select {
+		case <-p.ended:
+			p.killed = true
+			return true
+		default:
+		}
+		if b.everyPlaced(deadly) && len(b.effects()) == bystanders {
+			return false
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("neither did the process end nor were the messages set aside within %s", 2*patience)
+		}
+	}
+}
+
+// deliveries is the store that counts them.
+func (b *bench) deliveries() *crashlimit.Store {
+	store, err := crashlimit.NewStore(context.Background(), b.db, b.group)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return store
+}
+
+// receives notes a message that ends the process.
+func (c *consumer) receives(msg *message.Message) {
+	if !strings.HasPrefix(msg.UUID, deadlyPrefix) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deadly == nil {
+		c.deadly = make(map[string]*message.Message)
+	}
+	c.deadly[msg.UUID] = msg
+}
+
+// refuses notes that such a message was refused.
+func (c *consumer) refuses(_ context.Context, exceeded crashlimit.Unfinished) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.setAside = append(c.setAside, c.deadly[exceeded.Key])
+}
+
+// die ends the process at the worst of times: soon after the messages that were refused are acked, so that the broker
+// may not know yet.
+func (c *consumer) die(id string) {
+	c.mu.Lock()
+	refused := c.setAside
+	c.mu.Unlock()
+	for _, msg := range refused {
+		select {
+		case <-msg.Acked():
+		case <-msg.Nacked():
+		}
+	}
+	time.Sleep(dying)
+	c.tell("dies", id)
+	os.Exit(3)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,12 +13,13 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
-
+	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive"
 )
 
 var errNotYet = errors.New("not yet")
@@ -215,4 +217,202 @@ func numbered(prefix string, n int) (ids []string) {
 // afterStage has f called for each message that went to a stage.
 func afterStage(f func(context.Context, stages.Waiting)) func(*spillway.Config) {
 	return func(c *spillway.Config) { c.Stages.Hooks.OnStage = f }
+}
+
+// Feature R5: what fails for the moment comes back after each delay, and never early; what is behind it does not wait;
+// what no stage helps is set aside with its whole history.
+func (b *bench) stagedRetry() {
+	b.variant("comes back", func(b *bench) { b.comesBack() })
+	b.variant("live goes on", (*bench).liveGoesOn)
+}
+
+// liveGoesOn has messages wait for an hour. Those behind take effect at once.
+func (b *bench) liveGoesOn() {
+	var j journal
+	waiting, good := numbered("waiting", 3), numbered("good", 10)
+	b.startStaged(b.channel(b.staged(time.Hour)), b.noting(&j, func(_ int, msg *message.Message) error {
+		if slices.Contains(waiting, msg.UUID) {
+			return errNotYet
+		}
+		return nil
+	}))
+	b.ids(slices.Concat(waiting, good)...)
+	b.untilApplied(good...)
+	b.wantOnce(good...)
+	b.wantNoLetters()
+}
+
+func (b *bench) comesBack(change ...func(*spillway.Config)) {
+	delays := []time.Duration{200 * time.Millisecond, time.Second}
+	hopeless, flaky, good := numbered("hopeless", 3), numbered("flaky", 5), numbered("good", 10)
+	var j journal
+	b.startStaged(b.channel(append([]func(*spillway.Config){b.staged(delays...)}, change...)...),
+		b.noting(&j, func(stage int, msg *message.Message) error {
+			switch {
+			case strings.HasPrefix(msg.UUID, "hopeless"):
+				return classify.Transient(errNever)
+			case strings.HasPrefix(msg.UUID, "flaky") && stage < 2:
+				return errNotYet
+			}
+			return nil
+		}))
+	b.ids(slices.Concat(hopeless, flaky, good)...)
+	b.untilApplied(append(flaky, good...)...)
+	b.untilPlaced(3)
+	b.wantOnce(append(flaky, good...)...)
+	b.wantNeverEarly(&j, delays...)
+	for _, id := range append(flaky, hopeless...) {
+		if last := j.of(id)[len(j.of(id))-1]; last.stage() != 2 || last.Metadata[poison.KeyAttempts] != "2" {
+			b.Errorf("%q came the last time in stage %d, after %s attempts", id, last.stage(), last.Metadata[poison.KeyAttempts])
+		}
+	}
+	for _, l := range b.letters(b.dlq(), 3) {
+		f := l.Failure
+		if !slices.Contains(hopeless, l.Original.UUID) || f.Reason != classify.ReasonTransientMaxRetries || f.Attempts != 3 ||
+			len(f.History) != 3 {
+			b.Errorf("set aside: %q with reason %q after %d attempts, of which it tells %v", l.Original.UUID, f.Reason,
+				f.Attempts, f.History)
+		}
+		if waits := f.LastFailedAt.Sub(f.FirstFailedAt); waits < delays[0]+delays[1] {
+			b.Errorf("%q failed first at %s and last at %s", l.Original.UUID, f.FirstFailedAt, f.LastFailedAt)
+		}
+	}
+}
+
+// Feature R6: how long each message waits is drawn by lot, and never below the delay nor above delay and jitter.
+func (b *bench) stagedJitter() {
+	const delay, jitter, n = 200 * time.Millisecond, 0.5, 40
+	const most = delay + time.Duration(jitter*float64(delay))
+	var j journal
+	var l ledger
+	b.startStaged(b.channel(b.staged(delay), l.keep, func(c *spillway.Config) { c.Stages.Jitter = jitter }),
+		b.noting(&j, func(stage int, _ *message.Message) error {
+			if stage == 0 {
+				return errNotYet
+			}
+			return nil
+		}))
+	ids := numbered("id", n)
+	b.ids(ids...)
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+	b.wantNeverEarly(&j, delay)
+	shortest, longest := time.Hour, time.Duration(0)
+	for id, tooks := range l.byID() {
+		due, failed := tooks[0].stage().DueAt, j.of(id)[0].ended
+		if wait := due.Sub(failed); wait < delay || due.Sub(tooks[0].at) > most {
+			b.Errorf("%q is due %s after it failed, and is to wait %s to %s", id, wait, delay, most)
+		}
+		shortest, longest = min(shortest, due.Sub(tooks[0].at)), max(longest, due.Sub(tooks[0].at))
+		for _, v := range j.of(id) {
+			if v.stage() == 1 && v.begun.Before(due) {
+				b.Errorf("%q was handled at %s, and due at %s", id, v.begun, due)
+			}
+		}
+	}
+	if longest-shortest < most-delay-(most-delay)/2 {
+		b.Errorf("all of %d messages wait %s to %s: nothing is drawn", n, shortest, longest)
+	}
+}
+
+// Feature C5: what will not get better goes to no stage; an error that asks for time gets the stage that gives it, or
+// is set aside where none may.
+func (b *bench) stagesByClass() {
+	delays := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond}
+	var j journal
+	var l ledger
+	b.startStaged(b.channel(b.staged(delays...), l.keep),
+		b.noting(&j, func(stage int, msg *message.Message) error {
+			kind, _, _ := strings.Cut(msg.UUID, "-")
+			switch {
+			case kind == "permanent":
+				return classify.Permanent(errNever)
+			case kind == "invalid":
+				return classify.Invalid(errNever)
+			case kind == "discard":
+				return classify.Discard(errNever)
+			case kind == "patient":
+				return classify.Transient(errNotYet, classify.RetryAfter(25*time.Hour))
+			case kind == "limited" && stage == 0: // longer than the first stage
+				return classify.Transient(errNotYet, classify.RetryAfter(250*time.Millisecond))
+			case kind == "slow" && stage == 0: // longer than any
+				return classify.Transient(errNotYet, classify.RetryAfter(700*time.Millisecond))
+			case kind == "unknown" && stage == 0:
+				return errNotYet
+			}
+			return nil
+		}))
+	b.ids("permanent", "invalid", "discard", "patient", "limited", "slow", "unknown", "good")
+	b.untilApplied("limited", "slow", "unknown", "good")
+	b.untilPlaced(3)
+	b.until("one is discarded", func() bool { return b.discarded.Load() >= 1 })
+	b.wantOnce("limited", "slow", "unknown", "good")
+	want := map[string][]int{"limited": {2}, "slow": {3}, "unknown": {1}}
+	for id, tooks := range l.byID() {
+		var stages []int
+		for _, t := range tooks {
+			if stages = append(stages, t.stage().Number); t.topic != b.stageTopic(delays[t.stage().Number-1]) {
+				b.Errorf("%q went to stage %d in %q", id, t.stage().Number, t.topic)
+			}
+		}
+		if stages = slices.Compact(stages); !slices.Equal(stages, want[id]) { // where it cannot be held it goes round
+			b.Errorf("%q went to the stages %v instead of %v", id, stages, want[id])
+		}
+		delete(want, id)
+	}
+	if len(want) > 0 {
+		b.Errorf("to no stage went %v", want)
+	}
+	for id, after := range map[string]time.Duration{"limited": 250 * time.Millisecond, "slow": 700 * time.Millisecond} {
+		if v := j.of(id); len(v) > 1 && v[1].begun.Sub(v[0].ended) < after {
+			b.Errorf("%q came back after %s", id, v[1].begun.Sub(v[0].ended))
+		}
+	}
+	letters := append(b.letters(b.dlq(), 2), b.letter(b.invalid()))
+	for _, l := range letters {
+		if !slices.Contains([]string{"permanent", "patient", "invalid"}, l.Original.UUID) || l.Failure.Attempts != 1 {
+			b.Errorf("set aside: %q after %d attempts", l.Original.UUID, l.Failure.Attempts)
+		}
+	}
+}
+
+// Feature V1b: letters enter at the first stage, apart from live traffic and at once, and go through the stages anew.
+func (b *bench) redrivenIntoStage() {
+	var j journal
+	ch := b.channel(b.staged(shortStage, 2*shortStage))
+	b.startStaged(ch, b.noting(&j, func(stage int, msg *message.Message) error {
+		switch {
+		case poison.Read(msg).Redrive.Count == 0:
+			return classify.Permanent(errNever)
+		case stage == 0: // where it entered it has not waited yet
+			return errNotYet
+		}
+		return nil
+	}))
+	ids := numbered("id", 3)
+	b.ids(ids...)
+	b.untilPlaced(3)
+	var l ledger
+	entering := &spillway.Config{Stages: &stages.Config{Publisher: b.live}}
+	l.keep(entering)
+	report := b.drainThrough(entering.Stages.Publisher, b.dlq(), 3, func(c *redrive.DrainTopicConfig) {
+		c.ReentryTopic = ch.Stages().ReentryTopic
+	})
+	if report.Redriven != 3 {
+		b.Errorf("%+v", report)
+	}
+	b.untilApplied(ids...)
+	b.wantOnce(ids...)
+	for _, t := range l.all() {
+		if t.topic != b.stageTopic(shortStage) {
+			b.Errorf("%q was redriven to %q", t.UUID, t.topic)
+		}
+	}
+	for _, id := range ids {
+		visits := j.of(id)
+		if last := visits[len(visits)-1]; last.Metadata[poison.KeyAttempts] != "1" || last.stage() == 0 {
+			b.Errorf("%q was handled in stage %d after %q attempts since its redrive", id, last.stage(),
+				last.Metadata[poison.KeyAttempts])
+		}
+	}
 }

@@ -1,14 +1,36 @@
+// Package downstream is a service that message handlers call over HTTP, whose failures a test chooses. It runs in the
+// test's process, on a real TCP port, so a handler in another process can call it too.
+//
+// A [Server] is up at first. [Server.Set] changes what it does with each call:
+//
+//   - [Up] answers.
+//   - [Away] closes the port and all connections: a call ends with "connection refused", or with EOF on a connection
+//     that was open.
+//   - [Busy] answers 503 with Retry-After.
+//   - [Failing] answers 500.
+//   - [Hanging] answers nothing until the caller hangs up.
+//
+// [Server.Flap] alternates between two of them, and [Server.Choose] decides by the id of the message. The server counts
+// the calls that it received, by id: a call that was refused never came, and the caller counts it.
+//
+// [Client.Call] is what a handler does: it calls the service with a message's id, and returns the error as an
+// application would, without a mark, unless the answer says when to come again.
 package downstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
 )
 
 // Mode is what a Server does with a call.
@@ -230,3 +252,47 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 }
+
+// Client calls a Server.
+type Client struct {
+	address string
+	timeout time.Duration
+	http    *http.Client
+}
+
+// NewClient returns a client of the server at an address. A call without an answer ends after timeout. Close the
+// client.
+func NewClient(address string, timeout time.Duration) *Client {
+	return &Client{address, timeout, &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}}
+}
+
+// Call asks the service to do what the message with the id is about. Its error is the transport's own, wrapped. A 503
+// answer with Retry-After becomes classify.Away with that wait, and any other failure an error without a mark.
+func (c *Client) Call(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.address+"/?id="+url.QueryEscape(id),
+		nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("call the downstream: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	err = fmt.Errorf("the downstream answered %s", response.Status)
+	if seconds, bad := strconv.Atoi(response.Header.Get("Retry-After")); bad == nil {
+		return classify.Away(err, classify.RetryAfter(time.Duration(seconds)*time.Second))
+	}
+	return err
+}
+
+// Close closes the client's idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

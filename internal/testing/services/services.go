@@ -1,3 +1,18 @@
+// Package services returns the addresses of the real servers for tests and examples: Kafka, RabbitMQ, Redis,
+// PostgreSQL, MariaDB and NATS. Prometheus is particular: what needs one starts its own with StartPrometheus, as its
+// configuration says what it watches.
+//
+// An address comes from the environment (SPILLWAY_KAFKA, SPILLWAY_AMQP, SPILLWAY_REDIS, SPILLWAY_POSTGRES,
+// SPILLWAY_MYSQL, SPILLWAY_NATS), or else is that of the server which "make services" starts. A test without its server
+// is skipped, but with CI=true it fails: there a skipped test is a hole in the tests. SPILLWAY_EMBEDDED=1 skips all of
+// them, for "make check".
+//
+// Fault tests stop, kill and restart the servers that "make services" started. So packages whose tests do that must not
+// be tested beside packages that use the same servers. "make test" has three lanes, each with servers of its own: the
+// folder and the ports of a lane are in SPILLWAY_SERVICES_DIR, SPILLWAY_POSTGRES_PORT and SPILLWAY_MYSQL_PORT.
+//
+// The work is done by services.sh, which this package calls. It needs bash and, to install servers, Debian's apt. The
+// NATS server is a Go module: services.sh builds it, outside this module's go.mod.
 package services
 
 import (
@@ -8,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -284,4 +300,108 @@ func script() (string, error) {
 		}
 		folder = above
 	}
+}
+
+// OwnKafka starts a Kafka of the test's own with these lines in its server.properties, and returns its addresses. Its
+// listener with SASL is two ports behind: see Secured. It stops with the test. Without our Kafka the test is skipped.
+func OwnKafka(t testing.TB, properties string) (brokers []string, secured TLS) {
+	t.Helper()
+	Kafka(t)                                                   // is it installed?
+	folder, err := os.MkdirTemp("/var/tmp", "spillway-kafka-") // not below a folder that others must not enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePorts(t, 4)
+	jars := os.Getenv("SPILLWAY_KAFKA_JARS")
+	if jars == "" {
+		if jars = os.Getenv("SPILLWAY_SERVICES_DIR"); jars == "" {
+			jars = fmt.Sprintf("/var/tmp/spillway-services-%d", os.Getuid())
+		}
+	}
+	environment := []string{"SPILLWAY_SERVICES_DIR=" + folder, "SPILLWAY_KAFKA=", "SPILLWAY_KAFKA_JARS=" + jars,
+		"SPILLWAY_KAFKA_PORT=" + strconv.Itoa(port), "SPILLWAY_KAFKA_PROPERTIES=" + properties}
+	t.Cleanup(func() {
+		if out, err := run("down", "kafka", environment...); err != nil {
+			t.Errorf("services: stop Kafka: %v\n%s", err, out)
+		}
+		_ = os.RemoveAll(folder)
+	})
+	if out, err := run("up", "kafka", environment...); err != nil {
+		t.Fatalf("services: start Kafka: %v\n%s", err, out)
+	}
+	at := func(beside int) string { return fmt.Sprintf("127.0.0.1:%d", port+beside) }
+	tls := filepath.Join(folder, "kafka", "tls")
+	return []string{at(0)}, TLS{CA: filepath.Join(tls, "ca.pem"), Cert: filepath.Join(tls, "client.pem"),
+		Key: filepath.Join(tls, "client.key"), Host: at(2), Certified: at(3)}
+}
+
+// freePorts returns the first of n ports in a row that nobody listens at.
+func freePorts(t testing.TB, n int) (first int) {
+	t.Helper()
+	for range 100 {
+		start, err := strconv.Atoi(freePort(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := true
+		for port := start + 1; port < start+n && free; port++ {
+			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if free = err == nil; free {
+				_ = listener.Close()
+			}
+		}
+		if free {
+			return start
+		}
+	}
+	t.Fatal("services: no ports in a row are free")
+	return 0
+}
+
+// TLS is how a client reaches a server with TLS. The user is spillway; its password at a listener of Kafka is Password.
+type TLS struct {
+	CA, Cert, Key string // files in PEM; the certificate's name is spillway
+	Host          string // and port
+	Certified     string // host and port of Kafka's listener that wants a certificate
+}
+
+// Password is that of Kafka's user spillway, and of MariaDB's user certified, who needs a certificate too.
+const Password = "spill:way@"
+
+// Secured returns how kafka, rabbitmq, postgres or mariadb is reached with TLS. A test with another party's server is
+// skipped.
+func Secured(t testing.TB, name string) TLS {
+	t.Helper()
+	address(t, name)
+	s, err := find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(nil, "certificates", name)
+	switch {
+	case exitCode(err) == notOurs && !inCI():
+		t.Skipf("services: NOT TESTED: %s is not ours: unset %s and run \"make services\"", name, s.variable)
+	case err != nil:
+		t.Fatalf("services: certificates %s: %v\n%s", name, err, out)
+	}
+	folder := strings.TrimSpace(out)
+	secured := TLS{CA: filepath.Join(folder, "ca.pem"), Cert: filepath.Join(folder, "client.pem"),
+		Key:  filepath.Join(folder, "client.key"),
+		Host: s.hostPort()}
+	host, text, err := net.SplitHostPort(secured.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(beside int) string { return fmt.Sprintf("%s:%d", host, port+beside) }
+	switch name { // as in kafka.sh and rabbitmq.sh
+	case "kafka":
+		secured.Host, secured.Certified = at(2), at(3)
+	case "rabbitmq":
+		secured.Host = at(3)
+	}
+	return secured
 }
