@@ -250,7 +250,7 @@ func (b *bench) variantOn(bench func(*testing.T, Target) *bench, name string, ru
 // Target is a pub/sub under test. Name, Publisher and Subscriber are required. A row that needs another field fails
 // without it, and names the field. Set the field, or pin the row.
 type Target struct {
-	// Name heads the pub/sub's column in the matrix.
+	// Name heads the pub/sub's column in the results.
 	Name string
 	// Only lists the rows of a column that differs from another one of the same pub/sub in little, such as its
 	// marshaler. Default: all rows.

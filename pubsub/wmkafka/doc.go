@@ -170,7 +170,7 @@ package wmkafka
 //     when the session ends.
 //  3. In turn, one handler at a time (in_turn.go): next takes a record, or a message that came back; first counts it in
 //     marks; handle sends it and waits until it is settled, or until its letter is being placed.
-//  4. read and delivery make the message and its context, which ends with the session (message.go, deliver.go).
+//  4. read and delivery make the message and its context, which ends with the session (message.go, subscription.go).
 //  5. A placement keeps the record's key, so letters of one key are placed in order, and await settles it (in_turn.go).
 //  6. marks.position is the offset below the first record that is not done, and mark hands it to the session (marks.go).
 //  7. In lanes, with InFlight above 1 (in_lanes.go): each record is open in marks from take on, and a worker of package

@@ -76,7 +76,7 @@ SELECT n::text, 'x', '{}', (3 + n)::text::xid8 FROM generate_series(1, 10000) AS
 
 // Fact: watermill-sql's own subscriber for MySQL passes over a row that becomes visible after a row with a higher
 // number, for good. So rows of concurrent publishers come: the server gives a number out before it writes the row. When
-// this test fails, the subscriber waits for such rows: say so in doc.go, and compare gap.go with what it does instead.
+// this test fails, the subscriber waits for such rows: say so in doc.go, and compare entry.go with what it does instead.
 func TestFactStockLosesRows(t *testing.T) {
 	b := on(t, databases.MariaDB)
 	_, messages := b.stock(time.Minute)

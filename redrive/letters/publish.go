@@ -188,8 +188,8 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 	}
 }
 
-// goesOn returns an error if the topic would be read again from its beginning. The causes tell whether it was read
-// before: they outlive their letters.
+// goesOn returns an error if the topic would be read again from its beginning. It was read before if it has causes:
+// they outlive their letters.
 func (s *Store) goesOn(topic string, begun func(context.Context, string) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()

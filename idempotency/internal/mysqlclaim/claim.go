@@ -1,5 +1,5 @@
-// Package mysqlclaim is the claim of a key in MySQL or MariaDB: claim.go begins and ends it, enter.go enters the key,
-// and watch.go finds out whether the handler or the server has ended the transaction meanwhile.
+// Package mysqlclaim is the claim of a key in MySQL or MariaDB: a Claim begins and ends it, enters the key,
+// and finds out whether the handler or the server has ended the transaction meanwhile.
 package mysqlclaim
 
 import (

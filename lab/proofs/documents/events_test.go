@@ -17,7 +17,7 @@ import (
 )
 
 // eventFiles declare the events, in the order of docs/events.md.
-var eventFiles = []string{"failing", "outages", "waiting", "receiver", "returning", "adapters"}
+var eventFiles = []string{"failing", "returning"}
 
 const aboutEvents = `# Log events
 
