@@ -31,7 +31,7 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 	return nil
 }
 
-// beginAt0 commits an offset where the group has none, before a message comes. So a group without an offset has lost it,
+// beginAt0 commits an offset where the group has none, before a message comes. So a group without an offset lost it,
 // and is not one whose process was killed before it committed. Sarama takes 0 for the oldest record if 0 is gone.
 func (s *subscription) beginAt0(session sarama.ConsumerGroupSession) {
 	config := s.client.Consumer

@@ -189,10 +189,18 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 	testkit.Check(t, len(found) == 1 && found[0].Original.UUID == "3" && string(found[0].Original.Payload) == "\xff{" &&
 		found[0].Original.Metadata["cause"] == "unknown" && f.Matches(found[0].Letter), "%+v", found)
 	wantCount(t, store, f, 1)
+	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
+	router.AddPlugin(store.Collect(withoutOffsets{pubsub}, "new.dlq", "orders.dlq"))
+	testkit.Says(t, testkit.Err(0, testkit.Starts(t, router)), `collect "orders.dlq"`)
 	wantCount(t, store, letters.Filter{NoOrigin: true, IDs: []string{"1", "2"}}, 0)
 	testkit.Check(t, !f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter),
 		"a letter of Spillway's has no origin")
 }
+
+// withoutOffsets is a subscriber as that of wmkafka, whose group has no offsets.
+type withoutOffsets struct{ message.Subscriber }
+
+func (withoutOffsets) Begun(context.Context, string) (bool, error) { return false, nil }
 
 // Promises P1, P2: text of a message is kept and chosen by whatever it holds, and so is what a caller says.
 func TestStore_hostileText(t *testing.T) { onEach(t, testStore_hostileText) }
