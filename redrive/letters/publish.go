@@ -188,8 +188,8 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 	}
 }
 
-// goesOn returns an error if the topic would be read again from its beginning. It was read before if it has causes:
-// they outlive their letters.
+// goesOn returns an error if the topic would be read again from its beginning. A cause says that it was read before,
+// and outlives its letters.
 func (s *Store) goesOn(topic string, begun func(context.Context, string) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
@@ -211,9 +211,10 @@ func (s *Store) goesOn(topic string, begun func(context.Context, string) (bool, 
 	return err
 }
 
-var errOffsetsGone = errors.New("the Store had letters of this topic, but the consumer group has no offset in it: its " +
-	"offsets are gone, and letters that were discarded or purged would wait again; set them by kafka-consumer-groups.sh " +
-	"--reset-offsets: --to-datetime with the time when the group was last read, or --to-earliest to collect all again")
+var errOffsetsGone = errors.New("the Store had letters of this topic, but the consumer group has no offset in it: " +
+	"its offsets are gone, and letters that were discarded or purged would wait again; set them by " +
+	"kafka-consumer-groups.sh --reset-offsets: --to-datetime with the time when the group was last read, or " +
+	"--to-earliest to collect all again")
 
 // What one statement takes of letters that are published at the same time.
 const (
