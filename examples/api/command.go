@@ -79,7 +79,7 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 	if err != nil {
 		return r, err
 	}
-	var bugs []string
+	var these []string // flags
 	named := map[string]string{}
 	for _, one := range causes {
 		named[one.Reason] = one.Cause
@@ -87,16 +87,15 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 		case one.Class == "invalid":
 			named["cut"] = one.Cause
 		case one.Reason != "unknown_currency":
-			bugs = append(bugs, one.Cause)
+			these = append(these, "--cause", one.Cause)
 		}
 	}
 	r.Causes = len(causes)
-	these := strings.Join(bugs, ",")
-	if _, err = c.run(ctx, "ann", 0, "redrive", "--cause", these, "--dry-run"); err != nil {
+	if _, err = c.run(ctx, "ann", 0, append([]string{"redrive", "--dry-run"}, these...)...); err != nil {
 		return r, err
 	}
-	if _, err = c.run(ctx, "ann", 5, "redrive", "--cause", these, "--canary", "5", "--reason", "INC-7: is it over?",
-		"--yes"); err != nil {
+	if _, err = c.run(ctx, "ann", 5, append([]string{"redrive", "--canary", "5", "--reason", "INC-7: is it over?", "--yes"},
+		these...)...); err != nil {
 		return r, err
 	}
 	list := func() ([]campaign, error) { return lines[campaign](c.run(ctx, "ann", 0, "campaigns", "--json")) }
@@ -114,8 +113,7 @@ func byCommand(ctx context.Context, url string, deploy func()) (r operator.Repor
 		person string
 		args   []string
 	}{
-		{"ann", []string{"redrive", "--cause", these, "--approval", "--detach", "--reason", "INC-7: the fix is out",
-			"--yes"}},
+		{"ann", append([]string{"redrive", "--approval", "--detach", "--reason", "INC-7: the fix is out", "--yes"}, these...)},
 		{"bob", []string{"approve", "$newest", "--reason", "INC-7: I agree", "--yes"}},
 		{"ann", []string{"watch", "$newest"}},
 		{"ann", []string{"redrive", "--cause", named["unknown_currency"], "--edit", `{"currency":"EUR"}`, "--reason",

@@ -47,6 +47,7 @@ var (
 	soFar    = regexp.MustCompile(`(finished \d+/\d+), \d+ succeeded`)
 	again    = regexp.MustCompile(`paused (\d+/\d+), \d+ failed again`)
 	numbers  = regexp.MustCompile(`(?m)^ +\d+(  03-01|.*goes on$)`)
+	discards = regexp.MustCompile(`discard-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{2}…`)
 	after    = regexp.MustCompile(`--after \d+`)
 )
 
@@ -66,12 +67,14 @@ func (n *normal) of(text string) string {
 	})
 	text = outcomes.ReplaceAllString(text, "redriven 10: 0 succeeded, 10 failed again, 0 not heard of")
 	text = again.ReplaceAllString(text, "paused $1, 10 failed again")
+	text = discards.ReplaceAllString(text, "discard-…")
 	text = ids.ReplaceAllStringFunc(text, func(id string) string {
 		if n.names[id] == "" && len(n.names) < len(fakes) {
 			n.names[id] = fakes[len(n.names)]
 		}
 		return n.names[id]
 	})
+	text = strings.ReplaceAll(text, "discard-…", "discard-2f9b81c4-7d1e-4a…")
 	if strings.HasPrefix(text, "$ redrive audit") {
 		last := 351
 		text = numbers.ReplaceAllStringFunc(text, func(line string) string {
