@@ -83,7 +83,7 @@ func (k *kafkaBroker) grow() error {
 func (k *kafkaBroker) produce(from, to int) error {
 	config := sarama.NewConfig()
 	config.Producer.Return.Successes, config.Producer.Idempotent, config.Net.MaxOpenRequests = true, true, 1
-	config.Producer.RequiredAcks, config.Producer.Retry.Max = sarama.WaitForAll, 50 // new partitions have no leader yet
+	config.Producer.RequiredAcks, config.Producer.Retry.Max = sarama.WaitForAll, 600 // for a minute: new partitions have no leader yet
 	producer, err := sarama.NewSyncProducer(k.Brokers, config)
 	if err != nil {
 		return err
