@@ -37,14 +37,17 @@ func newGuarded(t *testing.T) *guarded {
 	brokers, secured := services.OwnKafka(t, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"+
 		"super.users=User:ANONYMOUS")
 	c := &cluster{TB: t, brokers: brokers, topic: "orders-" + rand.Text(), group: "billing-" + rand.Text()}
-	c.admin = testkit.Must(connectAdmin(brokers, publisherDefaults()))
+	c.eventually("the broker takes an administrator", func() (taken bool) {
+		var err error
+		c.admin, err = connectAdmin(brokers, publisherDefaults())
+		return err == nil
+	})
 	c.cleanup(c.admin.Close)
 	c.producer = c.newProducer(func(*sarama.Config) {})
 	for _, kind := range []sarama.AclResourceType{sarama.AclResourceTopic, sarama.AclResourceGroup, sarama.AclResourceCluster} {
 		name := map[bool]string{true: "kafka-cluster", false: "*"}[kind == sarama.AclResourceCluster]
 		resource := sarama.Resource{ResourceType: kind, ResourceName: name, ResourcePatternType: sarama.AclPatternLiteral}
-		testkit.NoError(t, c.admin.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{{Principal: "User:spillway",
-			Host: "*", Operation: sarama.AclOperationAll, PermissionType: sarama.AclPermissionAllow}}}}))
+		c.rule(resource, sarama.AclOperationAll, sarama.AclPermissionAllow)
 	}
 	roots := x509.NewCertPool()
 	testkit.Require(t, roots.AppendCertsFromPEM(testkit.Must(os.ReadFile(secured.CA))), "no certificates")
@@ -54,16 +57,39 @@ func newGuarded(t *testing.T) *guarded {
 	}}
 }
 
+// rule says what the user may do with a resource. A broker that has just begun closes connections: each try has its own.
+func (c *cluster) rule(resource sarama.Resource, operation sarama.AclOperation, permission sarama.AclPermissionType) {
+	c.Helper()
+	acl := sarama.Acl{Principal: "User:spillway", Host: "*", Operation: operation, PermissionType: permission}
+	c.administer(func(a admin) error {
+		return a.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{&acl}}})
+	})
+}
+
+// administer does something until it is done.
+func (c *cluster) administer(do func(admin) error) {
+	c.Helper()
+	c.eventually("the rights are set", func() bool {
+		a, err := connectAdmin(c.brokers, publisherDefaults())
+		if err != nil {
+			return false
+		}
+		defer a.Close()
+		return do(a) == nil
+	})
+}
+
 // deny takes an operation away from the user, until the returned function gives it back.
 func (g *guarded) deny(kind sarama.AclResourceType, name string, operation sarama.AclOperation) (allow func()) {
 	g.Helper()
 	resource := sarama.Resource{ResourceType: kind, ResourceName: name, ResourcePatternType: sarama.AclPatternLiteral}
-	testkit.NoError(g, g.admin.CreateACLs([]*sarama.ResourceAcls{{Resource: resource, Acls: []*sarama.Acl{{Principal: "User:spillway",
-		Host: "*", Operation: operation, PermissionType: sarama.AclPermissionDeny}}}}))
+	g.rule(resource, operation, sarama.AclPermissionDeny)
 	return func() {
-		_, err := g.admin.DeleteACL(sarama.AclFilter{ResourceType: kind, ResourceName: &name, Operation: sarama.AclOperationAny,
-			ResourcePatternTypeFilter: sarama.AclPatternLiteral, PermissionType: sarama.AclPermissionDeny}, false)
-		testkit.NoError(g, err)
+		g.administer(func(a admin) error {
+			_, err := a.DeleteACL(sarama.AclFilter{ResourceType: kind, ResourceName: &name, Operation: sarama.AclOperationAny,
+				ResourcePatternTypeFilter: sarama.AclPatternLiteral, PermissionType: sarama.AclPermissionDeny}, false)
+			return err
+		})
 	}
 }
 
