@@ -200,7 +200,10 @@ func (a *app) letter(v operate.WholeData, payload string, size int) {
 func (a *app) statusLine(v operate.WholeData) string {
 	line := v.Status
 	if v.MarkedAt != "" {
-		line += ", by " + v.MarkedBy + " at " + a.stamped(v.MarkedAt)
+		if v.MarkedBy != "" { // a drain of a program has no person
+			line += ", by " + v.MarkedBy
+		}
+		line += " at " + a.stamped(v.MarkedAt)
 		if v.MarkedReason != "" {
 			line += ": " + v.MarkedReason
 		}
