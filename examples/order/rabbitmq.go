@@ -47,7 +47,12 @@ func (r *rabbitBroker) create() (err error) {
 	})
 }
 
-func (r *rabbitBroker) do(f func(*amqp091.Channel) error) error {
+func (r *rabbitBroker) do(f func(*amqp091.Channel) error) (err error) {
+	if r.conn.IsClosed() { // the broker was restarted
+		if r.conn, err = amqp091.Dial(r.Brokers[0]); err != nil {
+			return err
+		}
+	}
 	c, err := r.conn.Channel()
 	if err != nil {
 		return err
