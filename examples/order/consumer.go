@@ -69,6 +69,14 @@ func consume(p *plan) error {
 	}
 	db.SetMaxOpenConns(24)
 	db.SetMaxIdleConns(24)
+	// The handler counts failures outside of its transaction: from the same pool, which the transactions can hold whole, it would
+	// wait for itself.
+	counts, err := sql.Open(p.Driver, p.ConsumerDSN)
+	if err != nil {
+		return err
+	}
+	defer counts.Close()
+	counts.SetMaxOpenConns(8)
 	from, err := brokerOf(p)
 	if err != nil {
 		return err
@@ -98,7 +106,7 @@ func consume(p *plan) error {
 		if p.Bank != "" {
 			return p.book(from, msg)
 		}
-		return p.handle(db, from, msg)
+		return p.handle(counts, from, msg)
 	}
 	if p.Without {
 		_, err = channel.Stages().AddHandler(router, "billing", p.Topic, subscriber, p.outputs(), publisher, handler)
