@@ -259,7 +259,7 @@ func TestConsumerCancelled(t *testing.T) {
 	}
 }
 
-// Promise P1: a stream, to which no message returns, is no source and no queue of letters, whoever made it.
+// Promise P1: a stream, to which no message returns, is no source and no queue of letters, also one that another made.
 func TestStreamsAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
