@@ -21,7 +21,8 @@ var eventFiles = []string{"failing", "returning"}
 
 const aboutEvents = `# Log events
 
-For operators who look up a log line: every event that Spillway writes. [Log lines](logs.md) says how to read one.
+For operators who look up a log line: every event that Spillway writes. The line itself has the text and the fields;
+[log lines](logs.md) says how to read it.
 *When* is one word: **each** time, message or try; **once** for what the fields name; **outage**: once an outage;
 **start** or **stop** of the router. The page is made from ` + "`internal/logging`:\n`go test ./lab/proofs/documents -run TestEventsPage -update`" + `.
 `
@@ -31,7 +32,7 @@ var (
 	pageOfDocs = regexp.MustCompile(`docs/(([a-z-]+)\.md(#[a-z-]+)?)`)
 )
 
-// Feature O5: docs/events.md has each event with its level, text and fields, when it comes and what to do.
+// Feature O5: docs/events.md has each event with its level, when it comes and what to do.
 func TestEventsPage(t *testing.T) {
 	byName := map[string]*logging.Event{}
 	for _, e := range logging.Events() {
@@ -41,7 +42,7 @@ func TestEventsPage(t *testing.T) {
 	page := aboutEvents
 	for _, group := range eventGroups(t) {
 		page += "\n## " + strings.TrimSuffix(strings.TrimSpace(group.Doc.Text()), ".") +
-			"\n\n| event | level | message | fields | when | do |\n|---|---|---|---|---|---|\n"
+			"\n\n| event | level | when | do |\n|---|---|---|---|\n"
 		for _, spec := range group.Specs {
 			spec := spec.(*ast.ValueSpec)
 			e := byName[eventName(spec.Values[0])]
@@ -54,8 +55,8 @@ func TestEventsPage(t *testing.T) {
 				t.Errorf("the comment of logging.%s does not say when and what to do, such as: // each: Repair the topic.", spec.Names[0])
 				continue
 			}
-			page += fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |\n", e.Name(), levels[e.Level()], cell(e.Text()), strings.Join(e.Fields(), ", "),
-				comment[1], pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
+			page += fmt.Sprintf("| `%s` | %s | %s | %s |\n", e.Name(), levels[e.Level()], comment[1],
+				pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
 		}
 	}
 	for name := range byName {
