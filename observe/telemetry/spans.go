@@ -231,7 +231,9 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 	failed := semconv.ErrorTypeKey.String(i.labels.Of("type", errorType(a.Err)))
 	i.process.Record(ctx, a.Elapsed.Seconds(),
 		metric.WithAttributes(append(m.conventions[:len(m.conventions):len(m.conventions)], failed)...))
-	i.add(ctx, i.attempts, "topic", a.Topic, "handler", a.Handler, "outcome", a.Verdict.Class.String())
+	i.attempts.Add(ctx, 1, metric.WithAttributes(attribute.String("topic", i.labels.Of("topic", a.Topic)),
+		attribute.String("handler", i.labels.Of("handler", a.Handler)),
+		attribute.String("outcome", a.Verdict.Class.String())))
 }
 
 func (i *instruments) measuredIn(ctx context.Context, p place) *measured {

@@ -1,4 +1,4 @@
-package first
+package series
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOurs(t *testing.T) {
+func TestBefore(t *testing.T) {
 	var calls []string
 	one := func(name string) func(context.Context, int) {
 		return func(context.Context, int) { calls = append(calls, name) }
@@ -18,10 +18,10 @@ func TestOurs(t *testing.T) {
 	two := func(name string) func(context.Context, int, error) {
 		return func(context.Context, int, error) { calls = append(calls, name) }
 	}
-	Ours(one("ours"), one("theirs"))(t.Context(), 1)
-	Ours(one("ours alone"), nil)(t.Context(), 1)
-	Ours2(two("ours"), two("theirs"))(t.Context(), 1, nil)
-	Ours2(two("ours alone"), nil)(t.Context(), 1, nil)
+	Before(one("ours"), one("theirs"))(t.Context(), 1)
+	Before(one("ours alone"), nil)(t.Context(), 1)
+	Before2(two("ours"), two("theirs"))(t.Context(), 1, nil)
+	Before2(two("ours alone"), nil)(t.Context(), 1, nil)
 	if want := []string{"ours", "theirs", "ours alone", "ours", "theirs", "ours alone"}; !slices.Equal(calls, want) {
 		t.Errorf("calls %q", calls)
 	}
