@@ -53,6 +53,7 @@ type validator struct {
 	mu     sync.Mutex
 	router routers.Router
 	used   map[string]bool // operations
+	doc    *openapi3.T
 	// operations are all of the document.
 	operations map[string]bool
 }
@@ -72,6 +73,7 @@ func (v *validator) load(h http.Handler) {
 			schema.Value.AdditionalProperties = openapi3.AdditionalProperties{Has: new(bool)}
 		}
 	}
+	v.doc = doc
 	v.router, v.used, v.operations = testkit.Must(gorillamux.NewRouter(doc)), map[string]bool{}, map[string]bool{}
 	for _, path := range doc.Paths.Map() {
 		for _, operation := range path.Operations() {
@@ -122,6 +124,85 @@ func (v *validator) check(r *http.Request, body []byte, w *httptest.ResponseReco
 	if err := openapi3filter.ValidateResponse(request.Context(), out); err != nil {
 		v.t.Errorf("%s %s: %v\n%s", r.Method, r.URL, err, w.Body)
 	}
+}
+
+// Feature V13: a body without a field that the document requires, or beyond a bound that it names, is refused.
+func TestBodies(t *testing.T) {
+	db, cleanUp, err := openDatabase(t.Context())
+	testkit.NoError(t, err)
+	t.Cleanup(func() { testkit.NoError(t, cleanUp()) })
+	s, v := testkit.Must(newService(t.Context(), db)), &validator{t: t}
+	l := poison.Letter{Original: message.NewMessage("order-1", []byte(`{}`)), Origin: poison.Origin{Topic: topic, Handler: "store-orders"}}
+	testkit.NoError(t, s.store.Publish("orders.dlq", l.Encode()))
+	v.load(s.web)
+	good := map[string]any{"reason": "INC-7", "rate": 1, "version": "x", "edit": map[string]any{"set": map[string]any{"a": "b"}},
+		"cause": "9f3a", "seqs": []int{1}, "ids": []string{"order-1"}, "handler": "store-orders"}
+	send := func(path string, body map[string]any) *httptest.ResponseRecorder {
+		path = strings.NewReplacer("{seq}", "1", "{id}", "8e03978e-40d5-43e8-bc93-6894a57f9324", "{name}", "none").Replace(path)
+		r := httptest.NewRequest("POST", apiBase+path, bytes.NewReader(testkit.Must(json.Marshal(body))))
+		r.Header.Set("Authorization", "Bearer token-bob")
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", watermill.NewUUID())
+		w := httptest.NewRecorder()
+		s.web.ServeHTTP(w, r)
+		return w
+	}
+	required, bounded := 0, 0
+	for path, item := range v.doc.Paths.Map() {
+		if item.Post == nil {
+			continue
+		}
+		schema := item.Post.RequestBody.Value.Content.Get("application/json").Schema.Value
+		whole := func(but string, value any) map[string]any {
+			body := map[string]any{}
+			for name, value := range good {
+				if schema.Properties[name] != nil && name != but {
+					body[name] = value
+				}
+			}
+			if value != nil {
+				body[but] = value
+			}
+			return body
+		}
+		refused := func(what, field string, value any) {
+			t.Helper()
+			w := send(path, whole(field, value))
+			testkit.Check(t, w.Code == 400, "%s: %s %s: %d %s", path, field, what, w.Code, w.Body)
+		}
+		w := send(path, whole("", nil))
+		testkit.Check(t, w.Code != 400, "%s with all that it requires: %s", path, w.Body)
+		for _, field := range schema.Required {
+			required++
+			refused("is missing", field, nil)
+		}
+		for field, property := range schema.Properties {
+			p := property.Value
+			if p.Min != nil && *p.Min >= 0 {
+				refused("is below its bound", field, *p.Min-1)
+				bounded++
+			}
+			if p.Max != nil {
+				refused("is above its bound", field, *p.Max+1)
+				bounded++
+			}
+			if p.MinLength > 0 {
+				refused("is empty", field, "")
+				bounded++
+			}
+			if p.MaxItems != nil {
+				many := make([]any, *p.MaxItems+1)
+				for i := range many {
+					if many[i] = i + 1; p.Items.Value.Type.Is("string") {
+						many[i] = fmt.Sprint(i)
+					}
+				}
+				refused("has too many", field, many)
+				bounded++
+			}
+		}
+	}
+	testkit.Check(t, required >= 25 && bounded >= 40, "%d fields are required, and %d have bounds", required, bounded)
 }
 
 // Feature V13: each operation of the document is there, and answers as the document says.

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,6 +49,7 @@ type object = map[string]any
 type document struct {
 	schemas  object
 	of       map[string]reflect.Type      // the type of each schema
+	dry      bool                         // the body is one of a dry run
 	comments map[string]map[string]string // by the name of a type, then of a field; a type's own has no name
 }
 
@@ -86,16 +88,23 @@ func (d *document) read(of string, file *ast.File) {
 
 func (d *document) whole() object {
 	d.schema(reflect.TypeFor[operate.Problem](), false)
-	paths := object{}
+	paths, tags := object{}, []string{}
 	for _, r := range api.Table() {
+		tags = append(tags, tag(r))
 		if paths[r.Pattern] == nil {
 			paths[r.Pattern] = object{}
 		}
 		paths[r.Pattern].(object)[strings.ToLower(r.Method)] = d.operation(r)
 	}
+	slices.Sort(tags)
+	var all []any
+	for _, name := range slices.Compact(tags) {
+		all = append(all, object{"name": name, "description": about[name]})
+	}
 	return object{
-		"openapi": "3.1.0",
-		"info": object{"title": "Spillway", "version": api.Version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		"openapi": "3.1.0", "tags": all,
+		"info": object{"title": "Spillway", "version": api.Version, "license": object{"name": "MIT", "identifier": "MIT"},
+			"contact": object{"name": "Spillway", "url": "https://github.com/watermill-spillway/spillway"},
 			"description": "The dead letters of a service, for programs. docs/api.md says how to use it. Within version 1 fields may come, " +
 				"and none goes: ignore those that you do not know."},
 		"servers":  []any{object{"url": "."}},
@@ -109,7 +118,7 @@ func (d *document) whole() object {
 }
 
 func (d *document) operation(r api.Row) object {
-	op := object{"operationId": r.Name, "summary": r.Says, "description": "Needs the right to " + operate.Right(r.Right).String() + "."}
+	op := object{"operationId": r.Name, "tags": []any{tag(r)}, "summary": r.Says, "description": "Needs the right to " + operate.Right(r.Right).String() + "."}
 	if r.Right == 0 {
 		op["description"] = "Needs no right."
 	}
@@ -127,13 +136,14 @@ func (d *document) operation(r api.Row) object {
 		parameters = append(parameters, parameter(name))
 	}
 	if r.Keyed {
-		parameters = append(parameters, object{"name": "Idempotency-Key", "in": "header", "required": true, "schema": object{"type": "string"},
+		parameters = append(parameters, object{"name": "Idempotency-Key", "in": "header", "required": true, "schema": object{"type": "string", "format": "uuid"},
 			"description": "A new UUID, and the same if the request is sent again: it takes effect once."})
 	}
 	if parameters != nil {
 		op["parameters"] = parameters
 	}
 	if r.Body != nil {
+		d.dry = !r.Keyed
 		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": d.schema(reflect.TypeOf(r.Body), true)}}}
 	}
 	answer := object{"description": "Done."}
@@ -146,7 +156,8 @@ func (d *document) operation(r api.Row) object {
 	} else {
 		answer["content"] = object{"application/json": object{"schema": d.schema(reflect.TypeOf(r.Gives), false)}}
 	}
-	responses := object{"default": object{"$ref": "#/components/responses/Problem"}}
+	problem := object{"$ref": "#/components/responses/Problem"}
+	responses := object{"400": problem, "default": problem}
 	responses[map[int]string{200: "200", 201: "201"}[r.Status]] = answer
 	if _, is := r.Gives.(string); r.Method == "GET" && !is {
 		answer["headers"] = object{"ETag": object{"schema": object{"type": "string"}}}
@@ -154,6 +165,26 @@ func (d *document) operation(r api.Row) object {
 	}
 	op["responses"] = responses
 	return op
+}
+
+// about says what the routes of a tag are for.
+var about = map[string]string{
+	"audit": "The record.", "breakers": "What the answering process holds.", "campaigns": "Redrives: start, follow and steer them.",
+	"causes": "Why letters failed.", "discards": "Take letters away from redrives.", "erasures": "Erase a person's data.",
+	"health": "Counts.", "leases": "Take letters away from a program that is gone.", "letters": "List, count, show and edit letters.",
+	"outages": "Freezes that all instances share.", "plan": "Dry runs.", "policies": "Standing policies.",
+	"restores": "Give discarded letters back.", "sequences": "Keys in order, and what is decided about them.",
+	"service": "The service, the person, and this document.",
+}
+
+// tag is what a route is about: the first part of its path.
+func tag(r api.Row) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(r.Pattern, "/"), "/")
+	first, _, _ = strings.Cut(first, ".")
+	if first == "" || first == "openapi" {
+		return "service"
+	}
+	return first
 }
 
 func parameter(name string) object {
@@ -175,8 +206,10 @@ func parameter(name string) object {
 	case slices.Contains(api.Flags(), name):
 		schema["enum"] = []any{"1", "true"}
 		says = "Only letters " + says
-	case name == "limit" || name == "letter":
-		schema = object{"type": "integer", "minimum": 1}
+	case name == "limit":
+		schema = object{"type": "integer", "minimum": 1, "maximum": 1000}
+	case name == "letter":
+		schema = object{"type": "integer", "format": "int64", "minimum": 1}
 	}
 	return object{"name": name, "in": "query", "schema": schema, "description": says}
 }
@@ -189,7 +222,14 @@ var names = map[reflect.Type]string{
 	reflect.TypeFor[letters.Filter](): "Filter",
 }
 
-// schema returns the schema of a type. A body has no field that must be there, and no other field.
+// bounds are what the server holds the fields of bodies to. TestBodies of examples/api goes beyond each.
+var bounds = map[string]object{
+	"reason": {"minLength": 1}, "version": {"minLength": 1}, "cause": {"minLength": 1}, "rate": {"minimum": 0},
+	"canary": {"minimum": 0}, "max": {"minimum": 0}, "concurrency": {"minimum": 0, "maximum": 256}, "stop_at": {"minimum": 0, "maximum": 1},
+	"stop_after": {"minimum": 0}, "max_seq": {"minimum": 0}, "seqs": {"maxItems": campaigns.MaxSeqs}, "Erasure.ids": {"maxItems": 500},
+}
+
+// schema returns the schema of a type. A body has no field that is not named.
 func (d *document) schema(of reflect.Type, body bool) object {
 	switch of {
 	case reflect.TypeFor[time.Time]():
@@ -234,6 +274,10 @@ func (d *document) component(of reflect.Type, body bool) object {
 	if body && !strings.HasSuffix(name, "Body") {
 		name += "Body"
 	}
+	reason := true // a dry run takes the body of what it tries, and needs no reason
+	if _, is := of.FieldByName("Reason"); is && body && d.dry {
+		reason, name = false, "Plan"+strings.TrimPrefix(name, "Start")
+	}
 	ref := object{"$ref": "#/components/schemas/" + name}
 	if d.schemas[name] != nil {
 		if d.of[name] != of {
@@ -251,9 +295,14 @@ func (d *document) component(of reflect.Type, body bool) object {
 	d.fields(of, body, properties, &required, nil)
 	if schema["properties"] = properties; body {
 		schema["additionalProperties"] = false
-	} else if len(required) > 0 {
-		slices.Sort(required)
-		schema["required"] = slices.Compact(required)
+	}
+	slices.Sort(required)
+	required = slices.DeleteFunc(slices.Compact(required), func(field string) bool { return field == "reason" && !reason })
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	if !reason {
+		delete(properties["reason"].(object), "minLength")
 	}
 	return ref
 }
@@ -287,6 +336,10 @@ func (d *document) fields(of reflect.Type, body bool, properties object, require
 				says += " " + unit.(string)
 			}
 			schema["description"] = strings.TrimPrefix(says, f.Name+" is ")
+		}
+		if body {
+			maps.Copy(schema, bounds[tag])
+			maps.Copy(schema, bounds[strings.TrimSuffix(of.Name(), "Body")+"."+tag])
 		}
 		if properties[tag] = schema; options == "" {
 			*required = append(*required, tag)
