@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {
@@ -253,4 +252,4 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 	})
 }
 
-func redriven(c *chain.Call) bool { return c.Msg.Metadata[poison.KeyRedriveCount] != "" }
+func redriven(c *chain.Call) bool { return c.Msg.Metadata[chain.KeyRedriveCount] != "" }

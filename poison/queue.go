@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
@@ -188,7 +187,7 @@ func (q *Queue) step(next chain.Handler) chain.Handler {
 	next = readable(next)
 	return func(c *chain.Call) (out []*message.Message, o chain.Outcome) {
 		// a parked message would be a copy of itself, and a sequence absorbs its copies by their keys
-		if sequence.Of(c) == nil {
+		if c.Sequence() == nil {
 			if o, settled := hold.Settle(c); settled {
 				return nil, o
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/naming"
 )
@@ -43,8 +42,10 @@ func (q *Queue) settleOrNack(c *chain.Call, o chain.Outcome) (out []*message.Mes
 	}()
 	if o = q.settle(c, o); o.Next == chain.Done {
 		var err error
-		if out, err = sequence.Settle(c); err != nil {
-			o = chain.OutcomeOf(err)
+		if s := c.Sequence(); s != nil {
+			if out, err = s.Settle(c); err != nil {
+				o = chain.OutcomeOf(err)
+			}
 		}
 	}
 	returned = true

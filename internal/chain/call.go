@@ -60,6 +60,21 @@ type pair struct{ key, value string }
 // KeyRedriveCount is the metadata key that says how often a message was redriven.
 const KeyRedriveCount = "x-redrive-count"
 
+// Sequence is where a message stands among those of its key, if their order is kept: a *sequence.Delivery.
+type Sequence interface {
+	// Settle writes that the message of c ended without an effect, before the next one of its key may begin. It returns
+	// the outputs of a message that had one after all. An error gives the message back: its context has ended.
+	Settle(c *Call) ([]*message.Message, error)
+}
+
+// Sequence returns that of the message, or nil if there is no order.
+func (c *Call) Sequence() Sequence {
+	if lane, ok := c.Lane.(interface{ Sequence() Sequence }); ok {
+		return lane.Sequence()
+	}
+	return nil
+}
+
 // Held returns how long parts, or the message's stage, held the message without an attempt. A retry does not count it
 // as time spent. A part that holds the message again counts it against hold.MaxHold.
 func (c *Call) Held() time.Duration { return c.held }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
@@ -359,8 +360,8 @@ func (l *inLanes) laneOf(d *laned) []byte {
 	return []byte(d.key)
 }
 
-// Sequenced is for package sequence.
-func (d *laned) Sequenced() *sequence.Delivery {
+// Sequence is for chain.Call.
+func (d *laned) Sequence() chain.Sequence {
 	if d.order.Owner == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/IBM/sarama"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
@@ -39,8 +40,8 @@ type laned struct {
 	lane  *sequence.Lane    // there is no message: what is parked in the lane is to be delivered
 }
 
-// Sequenced is for package sequence.
-func (d *laned) Sequenced() *sequence.Delivery {
+// Sequence is for chain.Call.
+func (d *laned) Sequence() chain.Sequence {
 	if d.order.Owner == nil {
 		return nil
 	}

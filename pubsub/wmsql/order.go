@@ -188,8 +188,8 @@ type line struct {
 	order sequence.Delivery
 }
 
-// Sequenced is for package sequence.
-func (l *line) Sequenced() *sequence.Delivery { return &l.order }
+// Sequence is for chain.Call.
+func (l *line) Sequence() chain.Sequence { return &l.order }
 
 // Placing does nothing, as that of the subscription.
 func (l *line) Placing(context.Context, *message.Message) {}

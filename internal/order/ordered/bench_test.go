@@ -20,7 +20,7 @@ type line struct {
 	order sequence.Delivery
 }
 
-func (l *line) Sequenced() *sequence.Delivery             { return &l.order }
+func (l *line) Sequence() chain.Sequence                  { return &l.order }
 func (l *line) Placing(context.Context, *message.Message) {}
 
 // What Ordered adds to a message whose key is not parked, while other keys are, and while none is.

@@ -62,13 +62,8 @@ func Take(ctx context.Context) *Ordering {
 // settleTimeout bounds one attempt to settle: another transaction may hold the key for as long as it likes.
 const settleTimeout = 5 * time.Second
 
-// Settle writes that the message of c ended without an effect, before the next one of its key may begin. It returns the
-// outputs of a message that had one after all. An error gives the message back: its context has ended.
-func Settle(c *chain.Call) ([]*message.Message, error) {
-	d := Of(c)
-	if d == nil {
-		return nil, nil
-	}
+// Settle does what a chain.Sequence promises.
+func (d *Delivery) Settle(c *chain.Call) ([]*message.Message, error) {
 	o, ctx := d.Owner.Ordering, c.PlaceContext()
 	key, err := o.Keys.Key(c.Ctx, c.Msg)
 	if err != nil { // nothing can apply it
@@ -96,9 +91,6 @@ func Settle(c *chain.Call) ([]*message.Message, error) {
 	}
 }
 
-// keyRedriveCount is poison.KeyRedriveCount.
-const keyRedriveCount = "x-redrive-count"
-
 // Delivery is a message of a source on its way through the chain. The zero value is of none that keeps an order.
 type Delivery struct {
 	Owner     *Owner
@@ -113,21 +105,10 @@ type Delivery struct {
 	Again   bool // its row waits on
 }
 
-// Carrier is what delivers a message in a sequence.
-type Carrier interface {
-	// Sequenced returns the delivery, or nil if there is no order.
-	Sequenced() *Delivery
-}
-
 // Of returns the delivery of the call, or nil.
 func Of(c *chain.Call) *Delivery {
-	if c.Lane == nil {
-		return nil
-	}
-	if carrier, ok := c.Lane.(Carrier); ok {
-		return carrier.Sequenced()
-	}
-	return nil
+	d, _ := c.Sequence().(*Delivery)
+	return d
 }
 
 // Place is where the message stands, for its key.
@@ -136,7 +117,7 @@ func (d *Delivery) Place(msg *message.Message) keytable.Place {
 		return d.Row.place(d.Owner.hash)
 	}
 	place := keytable.Place{Source: d.Owner.hash, Position: d.Position,
-		Redrives: int64(boundedtext.Count(msg.Metadata[keyRedriveCount]))}
+		Redrives: int64(boundedtext.Count(msg.Metadata[chain.KeyRedriveCount]))}
 	if d.NoOffsets {
 		place.Position = place.Redrives
 	}

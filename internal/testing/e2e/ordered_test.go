@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -31,7 +32,7 @@ type line struct {
 	order sequence.Delivery
 }
 
-func (l *line) Sequenced() *sequence.Delivery             { return &l.order }
+func (l *line) Sequence() chain.Sequence                  { return &l.order }
 func (l *line) Placing(context.Context, *message.Message) {}
 
 // partition is a source that delivers what the test says, one at a time.
