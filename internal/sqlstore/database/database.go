@@ -35,8 +35,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/sqlite"
 )
@@ -50,7 +48,7 @@ const (
 	SQLite   Kind = "sqlite"
 )
 
-var engines = map[Kind]engine{Postgres: postgres.Engine{}, MySQL: mysql.Engine{}, SQLite: sqlite.Engine{}}
+var engines = map[Kind]engine{Postgres: inPostgres{}, MySQL: inMySQL{}, SQLite: sqlite.Engine{}}
 
 // engine is what each kind of database does in its own way.
 type engine interface {
@@ -217,6 +215,15 @@ func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 		}
 	}
 	return rows.Err()
+}
+
+// query calls scan with each row of what s is asked.
+func query(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, text string, args ...any) error {
+	rows, err := s.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	return Each(rows, scan)
 }
 
 // Largest returns how many bytes a row, or the values of a statement, could have when the Database was opened. It is 0

@@ -34,7 +34,7 @@ func Detect(ctx context.Context, db *sql.DB) (*Database, error) {
 		return nil, fmt.Errorf("the database is %q, and must be %s", boundedtext.Text(version, 200), supported)
 	}
 	if kind == Postgres {
-		if err := postgres.RequireSessions(ctx, db); err != nil {
+		if err := requireSessions(ctx, db); err != nil {
 			return nil, err
 		}
 	}

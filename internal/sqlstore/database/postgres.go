@@ -1,6 +1,4 @@
-// Package postgres knows what is particular to PostgreSQL: its SQL, its catalog, and what its errors mean. Any
-// database/sql driver will do whose errors have a method SQLState, as those of pgx and lib/pq have.
-package postgres
+package database
 
 import (
 	"context"
@@ -11,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/rerun"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
 
-// Engine is what PostgreSQL does in its own way. See the interface in package database.
-type Engine struct{}
+// inPostgres is what PostgreSQL does in its own way.
+type inPostgres struct{}
 
 // The clocks. now_ms() is the time of evaluation, so a statement that waited for a lock sees the time after its wait.
 // now_us() is the time at which the statement came in: a clock that may change from row to row could not be looked up
@@ -26,38 +25,38 @@ const (
 	nowUS = `(extract(epoch FROM statement_timestamp()) * 1000000)::bigint`
 )
 
-var clock = strings.NewReplacer("now_ms()", nowMS, "now_us()", nowUS)
+var postgresClock = strings.NewReplacer("now_ms()", nowMS, "now_us()", nowUS)
 
 // Statement spells the clocks, and turns question marks into $1, $2 and so on.
-func (Engine) Statement(text string) string { return numbered(clock.Replace(text)) }
+func (inPostgres) Statement(text string) string { return numbered(postgresClock.Replace(text)) }
 
 // Text binds text for a text column. It must be valid UTF-8 without NUL.
-func (Engine) Text(s string) any { return s }
+func (inPostgres) Text(s string) any { return s }
 
 // Bytes binds any bytes for a bytea column: a text may not hold NUL, nor what is not UTF-8.
-func (Engine) Bytes(s string) any { return []byte(s) }
+func (inPostgres) Bytes(s string) any { return []byte(s) }
 
 // SkipLocked passes over the rows that others have locked.
-func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
+func (inPostgres) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
 
 // Write runs work in a transaction, and again if the server ended the transaction because of another one.
-func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Undone, work)
+func (inPostgres) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return rerun.Write(ctx, db, postgres.Undone, work)
 }
 
 // Again runs one statement, and again if the server undid it because of others.
-func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
-	return rerun.Statement(ctx, Undone, statement)
+func (inPostgres) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
+	return rerun.Statement(ctx, postgres.Undone, statement)
 }
 
 // Read runs read once: readers wait for no one.
-func (Engine) Read(_ context.Context, read func() error) error { return read() }
+func (inPostgres) Read(_ context.Context, read func() error) error { return read() }
 
 // customPlans is of the transaction alone. PostgreSQL 11 has no such setting.
 const customPlans = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true) WHERE current_setting('plan_cache_mode', true) IS NOT NULL`
 
 // Planned runs read in a transaction in which each query is planned for its values.
-func (Engine) Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error {
+func (inPostgres) Planned(ctx context.Context, db *sql.DB, read func(schema.Session) error) error {
 	return rerun.Transaction(ctx, db, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true},
 		func(tx *sql.Tx) error {
 			if _, err := tx.ExecContext(ctx, customPlans); err != nil {
@@ -68,31 +67,33 @@ func (Engine) Planned(ctx context.Context, db *sql.DB, read func(schema.Session)
 }
 
 // Largest returns 0: no limit can be reached that the server does not name in its error.
-func (Engine) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }
+func (inPostgres) Largest(context.Context, *sql.DB) (int, error) { return 0, nil }
 
 // TooLarge reports whether a value had more than 1 GB.
-func (Engine) TooLarge(err error, _, _ int) bool { return State(err) == programLimitExceeded }
+func (inPostgres) TooLarge(err error, _, _ int) bool {
+	return postgres.State(err) == postgres.ProgramLimitExceeded
+}
 
 // MayNot reports whether the role has no right to do it, or the session may only read.
-func (Engine) MayNot(err error) bool {
-	state := State(err)
+func (inPostgres) MayNot(err error) bool {
+	state := postgres.State(err)
 	return state == "42501" || state == "25006"
 }
 
 // IsThere returns false: the files say IF NOT EXISTS, and an error ends the transaction.
-func (Engine) IsThere(error) bool { return false }
+func (inPostgres) IsThere(error) bool { return false }
 
 // Taken reports whether a row with the same unique key is there.
-func (Engine) Taken(err error) bool { return State(err) == uniqueViolation }
+func (inPostgres) Taken(err error) bool { return postgres.State(err) == postgres.UniqueViolation }
 
 // PrimaryTaken reports whether a row with the same primary key is there. The error names the constraint, in each of the
 // server's languages.
-func (e Engine) PrimaryTaken(err error, t schema.Table) bool {
+func (e inPostgres) PrimaryTaken(err error, t schema.Table) bool {
 	return e.Taken(err) && strings.Contains(err.Error(), t.Name+"_pkey")
 }
 
 // Behind compares the sequence of the key's first column with the rows.
-func (Engine) Behind(ctx context.Context, s schema.Session, t schema.Table) (behind bool, err error) {
+func (inPostgres) Behind(ctx context.Context, s schema.Session, t schema.Table) (behind bool, err error) {
 	var sequence sql.NullString
 	err = one(ctx, s, `SELECT pg_get_serial_sequence('`+t.Name+`', '`+t.Key[0]+`')`, &sequence)
 	if err == nil && sequence.Valid {
@@ -115,7 +116,7 @@ func one(ctx context.Context, s schema.Session, query string, to any) error {
 }
 
 // Renumber lets the sequence go on behind the rows.
-func (Engine) Renumber(t schema.Table) string {
+func (inPostgres) Renumber(t schema.Table) string {
 	return fmt.Sprintf(`SELECT setval(pg_get_serial_sequence('%s', '%s'), (SELECT MAX(%[2]s) FROM %[1]s))`, t.Name, t.Key[0])
 }
 
@@ -132,40 +133,8 @@ func numbered(statement string) string {
 	return b.String()
 }
 
-// The errors that a store acts on (PostgreSQL's Appendix A).
-const (
-	// NoTransaction says that a statement stood outside of a transaction.
-	NoTransaction = "25P01"
-	// FailedTransaction says that a statement before it failed, and that nothing of the transaction can commit.
-	FailedTransaction = "25P02"
-	// NotPrepared says that the session does not have a prepared statement, and DuplicatePrepared that it has the
-	// statement already.
-	NotPrepared       = "26000"
-	DuplicatePrepared = "42P05"
-
-	uniqueViolation      = "23505"
-	programLimitExceeded = "54000"
-	serializationFailure = "40001"
-	deadlockDetected     = "40P01"
-)
-
-// State returns the SQLSTATE in err, or "".
-func State(err error) string {
-	var state interface{ SQLState() string }
-	if errors.As(err, &state) {
-		return state.SQLState()
-	}
-	return ""
-}
-
-// Undone reports whether the server ended the transaction because of another one.
-func Undone(err error) bool {
-	state := State(err)
-	return state == deadlockDetected || state == serializationFailure
-}
-
 // Require refuses a database that cannot hold every readable text, and connections that would change a text on the way.
-func (Engine) Require(ctx context.Context, db *sql.DB) error {
+func (inPostgres) Require(ctx context.Context, db *sql.DB) error {
 	var encoding, client string
 	err := db.QueryRowContext(ctx,
 		`SELECT current_setting('server_encoding'), current_setting('client_encoding')`).Scan(&encoding, &client)
@@ -184,9 +153,9 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 
 // Describe returns the table that a statement with this name would use. Place is its schema, quoted. A table that is
 // not permanent would be empty after a crash.
-func (Engine) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
+func (inPostgres) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	permanent := true
-	err = each(ctx, s, func(rows *sql.Rows) error {
+	err = query(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var inKey bool
 		if err := rows.Scan(&name, &inKey, &permanent, &f.Place); err != nil {
@@ -215,16 +184,16 @@ ORDER BY k.position NULLS LAST, a.attnum`, t.Name)
 
 // Recorded reads the versions from the spillway_schema beside the table. If there is no table, it reads them where the
 // table would be made.
-func (Engine) Recorded(ctx context.Context, s schema.Session, f schema.Found,
+func (inPostgres) Recorded(ctx context.Context, s schema.Session, f schema.Found,
 	component string) (versions []int, err error) {
 	var table sql.NullString
-	err = each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
+	err = query(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
 		`SELECT to_regclass(COALESCE(NULLIF($1, ''), quote_ident(current_schema())) || '.spillway_schema')::text`,
 		f.Place)
 	if err != nil || !table.Valid {
 		return nil, err
 	}
-	err = each(ctx, s, func(rows *sql.Rows) error {
+	err = query(ctx, s, func(rows *sql.Rows) error {
 		var version int
 		err := rows.Scan(&version)
 		versions = append(versions, version)
@@ -240,7 +209,7 @@ const creating = 0x7370696c6c776179
 
 // Alone runs work in one transaction while no other process makes or upgrades tables. A table that is there is upgraded
 // in its own schema: otherwise one further along the search path would get an empty twin in the first schema.
-func (e Engine) Alone(ctx context.Context, db *sql.DB, t schema.Table, work func(schema.Session) error) error {
+func (e inPostgres) Alone(ctx context.Context, db *sql.DB, t schema.Table, work func(schema.Session) error) error {
 	return e.Write(ctx, db, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(creating)); err != nil {
 			return fmt.Errorf("wait for others that upgrade: %w", err)
@@ -256,40 +225,6 @@ func (e Engine) Alone(ctx context.Context, db *sql.DB, t schema.Table, work func
 	})
 }
 
-func each(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, query string, args ...any) (err error) {
-	rows, err := s.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// PoolerRemedy is what to do about connections that lead to the sessions of others.
-const PoolerRemedy = "a pooler between lets clients share sessions, and what one prepares another meets: add " +
-	"default_query_exec_mode=exec, or cache_describe, to the address of the database (pgx), let the pooler keep " +
-	"prepared statements (PgBouncer 1.21 and later: max_prepared_statements), or set it to session mode"
-
-// Pooled reports whether an error comes of a pooler in transaction mode: what the driver prepared is in another
-// session.
-func Pooled(err error) bool {
-	state := State(err)
-	return state == DuplicatePrepared || state == NotPrepared
-}
-
-// WithRemedy adds the PoolerRemedy to an error that comes of a pooler.
-func WithRemedy(err error) error {
-	if Pooled(err) {
-		return fmt.Errorf("%s: %w", PoolerRemedy, err)
-	}
-	return err
-}
-
 const (
 	// rounds is how many questions two connections ask, the first one twice. Other processes can take the shared session
 	// in between, and in turn.
@@ -298,10 +233,10 @@ const (
 	secondTimeout = 5 * time.Second
 )
 
-// RequireSessions returns an error if db prepares statements, and its connections have no session of their own: a
+// requireSessions returns an error if db prepares statements, and its connections have no session of their own: a
 // pooler in transaction mode is between. Two connections that ask the same question in turn then share a session. If
 // the pool has no second connection to spare, it asks nothing.
-func RequireSessions(ctx context.Context, db *sql.DB) error {
+func requireSessions(ctx context.Context, db *sql.DB) error {
 	if s := db.Stats(); s.MaxOpenConnections > 0 && s.MaxOpenConnections < s.InUse+2 {
 		return nil
 	}
@@ -322,7 +257,7 @@ func RequireSessions(ctx context.Context, db *sql.DB) error {
 		for _, conn := range []*sql.Conn{first, first, second} {
 			var answer any
 			if err := conn.QueryRowContext(ctx, question, round).Scan(&answer); err != nil {
-				return WithRemedy(fmt.Errorf("ask whether connections share sessions: %w", err))
+				return postgres.WithRemedy(fmt.Errorf("ask whether connections share sessions: %w", err))
 			}
 		}
 	}

@@ -1,6 +1,4 @@
-// Package mysql knows what is particular to MySQL and MariaDB: their SQL, their catalog, and what their errors mean.
-// Any database/sql driver will do whose errors have the shape of those of github.com/go-sql-driver/mysql.
-package mysql
+package database
 
 import (
 	"context"
@@ -10,49 +8,48 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/rerun"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// Engine is what MySQL and MariaDB do in their own way. See the interface in package database.
-type Engine struct{}
+// inMySQL is what MySQL and MariaDB do in their own way.
+type inMySQL struct{}
 
 // From UTC: the session's time zone may have an hour that comes twice.
-var clock = strings.NewReplacer(
+var mysqlClock = strings.NewReplacer(
 	"now_ms()", `(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)`,
 	"now_us()", `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`,
 )
 
 // Statement spells the clocks.
-func (Engine) Statement(text string) string { return clock.Replace(text) }
+func (inMySQL) Statement(text string) string { return mysqlClock.Replace(text) }
 
 // Text and Bytes bind bytes, so that no character set of the connection changes them.
-func (Engine) Text(s string) any { return []byte(s) }
+func (inMySQL) Text(s string) any { return []byte(s) }
 
 // Bytes is Text.
-func (Engine) Bytes(s string) any { return []byte(s) }
+func (inMySQL) Bytes(s string) any { return []byte(s) }
 
 // SkipLocked passes over the rows that others have locked.
-func (Engine) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
+func (inMySQL) SkipLocked() string { return ` FOR UPDATE SKIP LOCKED` }
 
 // Write runs work in a transaction, and again if the server undid it because of another one, or if it waited for a lock
 // in vain. After a deadlock statements on the same *sql.Tx commit on their own: work must write nothing after an error.
-func (Engine) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
-	return rerun.Write(ctx, db, Undone, work)
+func (inMySQL) Write(ctx context.Context, db *sql.DB, work func(*sql.Tx) error) error {
+	return rerun.Write(ctx, db, mysql.Undone, work)
 }
 
 // Again runs one statement, and again if the server undid it because of others.
-func (Engine) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
-	return rerun.Statement(ctx, Undone, statement)
+func (inMySQL) Again(ctx context.Context, _ *sql.DB, statement func() error) error {
+	return rerun.Statement(ctx, mysql.Undone, statement)
 }
 
 // Read runs read once: readers wait for no one.
-func (Engine) Read(_ context.Context, read func() error) error { return read() }
+func (inMySQL) Read(_ context.Context, read func() error) error { return read() }
 
 // Planned runs read: each query is planned for its values anyway.
-func (Engine) Planned(_ context.Context, db *sql.DB, read func(schema.Session) error) error {
+func (inMySQL) Planned(_ context.Context, db *sql.DB, read func(schema.Session) error) error {
 	return read(db)
 }
 
@@ -60,7 +57,7 @@ func (Engine) Planned(_ context.Context, db *sql.DB, read func(schema.Session) e
 const overhead = 8 << 10
 
 // Largest returns what fits into one packet, whichever way it goes.
-func (Engine) Largest(ctx context.Context, db *sql.DB) (int, error) {
+func (inMySQL) Largest(ctx context.Context, db *sql.DB) (int, error) {
 	var packet int
 	if err := db.QueryRowContext(ctx, `SELECT @@max_allowed_packet`).Scan(&packet); err != nil {
 		return 0, fmt.Errorf("ask for max_allowed_packet: %w", err)
@@ -71,9 +68,9 @@ func (Engine) Largest(ctx context.Context, db *sql.DB) (int, error) {
 // TooLarge reports whether err, of size bytes, is a refusal for size. The server hangs up in the middle of a packet
 // that is too large, so that as a rule its answer is lost. A driver that writes values into the statement may double
 // them by escaping. A driver with a lower limit of its own says so in words.
-func (Engine) TooLarge(err error, size, limit int) bool {
-	switch Number(err) {
-	case PacketTooLarge, RowTooLarge:
+func (inMySQL) TooLarge(err error, size, limit int) bool {
+	switch mysql.Number(err) {
+	case mysql.PacketTooLarge, mysql.RowTooLarge:
 		return true
 	case 0:
 		ended := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
@@ -84,95 +81,35 @@ func (Engine) TooLarge(err error, size, limit int) bool {
 
 // IsThere reports whether a statement failed because what it makes is there: a table, a column, or an index. It also
 // reports whether an index to drop is not there.
-func (Engine) IsThere(err error) bool {
-	return slices.Contains([]uint16{1050, 1060, 1061, 1091}, Number(err))
+func (inMySQL) IsThere(err error) bool {
+	return slices.Contains([]uint16{1050, 1060, 1061, 1091}, mysql.Number(err))
 }
 
 // MayNot reports whether the user has no right to do it, or the session or the server may only read.
-func (Engine) MayNot(err error) bool {
-	return slices.Contains([]uint16{ReadOnlyTable, 1044, 1142, 1227, 1290, 1792, 1836}, Number(err))
+func (inMySQL) MayNot(err error) bool {
+	return slices.Contains([]uint16{mysql.ReadOnlyTable, 1044, 1142, 1227, 1290, 1792, 1836}, mysql.Number(err))
 }
 
 // Taken reports whether a row with the same unique key is there.
-func (Engine) Taken(err error) bool { return Number(err) == Duplicate }
+func (inMySQL) Taken(err error) bool { return mysql.Number(err) == mysql.Duplicate }
 
 // PrimaryTaken reports whether a row with the same primary key is there. MariaDB names the index, and MySQL the table
 // before it, in each of the server's languages.
-func (e Engine) PrimaryTaken(err error, _ schema.Table) bool {
+func (e inMySQL) PrimaryTaken(err error, _ schema.Table) bool {
 	return e.Taken(err) && strings.Contains(err.Error(), "PRIMARY'")
 }
 
 // Behind returns false: the server counts on behind each row, however it came in.
-func (Engine) Behind(context.Context, schema.Session, schema.Table) (bool, error) { return false, nil }
+func (inMySQL) Behind(context.Context, schema.Session, schema.Table) (bool, error) { return false, nil }
 
 // Renumber lets the server count on behind the rows: it takes no number that is lower.
-func (Engine) Renumber(t schema.Table) string { return `ALTER TABLE ` + t.Name + ` AUTO_INCREMENT = 1` }
-
-// The errors that a store acts on (MySQL's Server Error Message Reference, the same in MariaDB).
-const (
-	// Changed says that a row was changed since the transaction first read (MariaDB's innodb_snapshot_isolation, above READ
-	// COMMITTED). The whole transaction was undone, as after a deadlock.
-	Changed = 1020
-	// ReadOnlyTable says that InnoDB only reads (innodb_read_only), or this table.
-	ReadOnlyTable = 1036
-	// Duplicate says that the key of a row is there already.
-	Duplicate = 1062
-	// NotLocked says that the session has locked tables, and not this one.
-	NotLocked = 1100
-	// RowTooLarge says that a row, or a value of it, is larger than InnoDB takes.
-	RowTooLarge = 1118
-	// PacketTooLarge says that a statement, or a row, is larger than max_allowed_packet.
-	PacketTooLarge = 1153
-	// LockTimeout says that another transaction held a lock for longer than innodb_lock_wait_timeout. The statement is
-	// undone and, where innodb_rollback_on_timeout is set, the transaction too.
-	LockTimeout = 1205
-	// Deadlock says that the whole transaction was undone, because another one and this one waited for each other.
-	Deadlock = 1213
-	// NoSavepoint says that a savepoint is not there: the transaction that it was set in has ended.
-	NoSavepoint = 1305
-	// BranchTimeout and BranchDeadlock say that a transaction of the XA kind was undone.
-	BranchTimeout, BranchDeadlock = 1613, 1614
-	// StatementLog says that the server writes its binary log by statements, which InnoDB refuses at READ COMMITTED.
-	StatementLog = 1665
-	// RolledBack says that a plugin, such as group replication, had the transaction undone.
-	RolledBack = 3101
-)
-
-// Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
-// classify: a pointer to a struct named MySQLError with a field Number.
-func Number(err error) uint16 {
-	for one := range causes.All(err) {
-		if n := number(one); n != 0 {
-			return n
-		}
-	}
-	return 0
+func (inMySQL) Renumber(t schema.Table) string {
+	return `ALTER TABLE ` + t.Name + ` AUTO_INCREMENT = 1`
 }
-
-func number(err error) uint16 {
-	e := foreign.ErrorOf(err)
-	if n := e.Code(); e.Kind == foreign.MySQL && 0 < n && n <= 0xffff {
-		return uint16(n)
-	}
-	return 0
-}
-
-// Gone reports whether the server undid the whole transaction because of another one. What is said after that would
-// commit by itself.
-func Gone(err error) bool {
-	switch Number(err) {
-	case Deadlock, Changed, BranchTimeout, BranchDeadlock, RolledBack:
-		return true
-	}
-	return false
-}
-
-// Undone is Gone, or a wait for a lock in vain, after which the server may have undone the transaction.
-func Undone(err error) bool { return Gone(err) || Number(err) == LockTimeout }
 
 // Require refuses connections on which every query begins a transaction that no statement ends, and a server that
 // refuses whatever is written at READ COMMITTED.
-func (Engine) Require(ctx context.Context, db *sql.DB) error {
+func (inMySQL) Require(ctx context.Context, db *sql.DB) error {
 	var on, logs bool
 	var format string
 	err := db.QueryRowContext(ctx, `SELECT @@autocommit, @@log_bin, @@binlog_format`).Scan(&on, &logs, &format)
@@ -180,7 +117,7 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 	case err != nil:
 		return fmt.Errorf("ask for autocommit and binlog_format: %w", err)
 	case logs && strings.EqualFold(format, "STATEMENT"):
-		return errors.New(StatementLogRemedy)
+		return errors.New(mysql.StatementLogRemedy)
 	case !on:
 		return errors.New("the connections have autocommit=0, so that what is read and written through the *sql.DB itself " +
 			"stays in a transaction without an end: leave autocommit on, as it is by default")
@@ -188,24 +125,20 @@ func (Engine) Require(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// StatementLogRemedy is what to do about a binary log of statements.
-const StatementLogRemedy = "the server has binlog_format=STATEMENT, with which InnoDB refuses writes at READ COMMITTED: set " +
-	"binlog_format=ROW or MIXED"
-
 // Describe returns the table of the database that the connection uses. A text has a collation, under which "a" is "A"
 // or "a "; BINARY fills up with zeros; and a key may be that of a prefix. Every part of information_schema is asked by
 // itself, and for one table: joined, MariaDB scans all databases, and waits for sessions that drop one of them.
-func (Engine) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
+func (inMySQL) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	var engine string
-	err = query(ctx, s, t.Name, `SELECT COALESCE(ENGINE, 'none') FROM information_schema.TABLES
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+	err = query(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&engine) },
+		`SELECT COALESCE(ENGINE, 'none') FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, t.Name)
 	if err != nil || engine == "" { // if it is made just now, it is not there yet
 		return f, err
 	}
 	f.Exists = true
 	whole := map[string]bool{} // columns of the key that are in it with all of their value
-	err = query(ctx, s, t.Name, `SELECT COLUMN_NAME, SUB_PART IS NULL FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX`, func(rows *sql.Rows) error {
+	err = query(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var all bool
 		if err := rows.Scan(&name, &all); err != nil {
@@ -213,14 +146,14 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND INDEX_NAME = 'PRIMARY' OR
 		}
 		f.Key, whole[name] = append(f.Key, name), all
 		return nil
-	})
+	}, `SELECT COLUMN_NAME, SUB_PART IS NULL FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX`, t.Name)
 	if err != nil {
 		return f, err
 	}
 	var inexact []string // columns that change what is put into them, or take different values for the same
 	known := t.Columns()
-	err = query(ctx, s, t.Name, `SELECT COLUMN_NAME, COLLATION_NAME IS NULL AND DATA_TYPE <> 'binary', DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH < 255
-FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, func(rows *sql.Rows) error {
+	err = query(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var exact, short bool
 		if err := rows.Scan(&name, &exact, &short); err != nil {
@@ -234,7 +167,9 @@ FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME =
 			inexact = append(inexact, name)
 		}
 		return nil
-	})
+	}, `SELECT COLUMN_NAME, COLLATION_NAME IS NULL AND DATA_TYPE <> 'binary',
+DATA_TYPE = 'varbinary' AND CHARACTER_MAXIMUM_LENGTH < 255
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, t.Name)
 	f.Unfit = unfit(t.Name, engine, inexact)
 	return f, err
 }
@@ -253,16 +188,15 @@ func unfit(table, engine string, inexact []string) error {
 }
 
 // Recorded reads the versions from spillway_schema.
-func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
+func (inMySQL) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
 	component string) (versions []int, err error) {
-	err = query(ctx, s, component, `SELECT version FROM spillway_schema WHERE component = ?`,
-		func(rows *sql.Rows) error {
-			var version int
-			err := rows.Scan(&version)
-			versions = append(versions, version)
-			return err
-		})
-	if Number(err) == noTable {
+	err = query(ctx, s, func(rows *sql.Rows) error {
+		var version int
+		err := rows.Scan(&version)
+		versions = append(versions, version)
+		return err
+	}, `SELECT version FROM spillway_schema WHERE component = ?`, component)
+	if mysql.Number(err) == noTable {
 		return nil, nil
 	}
 	return versions, err
@@ -270,7 +204,7 @@ func (Engine) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
 
 // Alone runs work on one connection while no other process makes or upgrades tables. The lock is the connection's,
 // since statements that change tables end every transaction: what was cut short is completed by the next call.
-func (Engine) Alone(ctx context.Context, db *sql.DB, _ schema.Table, work func(schema.Session) error) error {
+func (inMySQL) Alone(ctx context.Context, db *sql.DB, _ schema.Table, work func(schema.Session) error) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("take a connection: %w", err)
@@ -292,7 +226,7 @@ func lock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var got sql.NullBool
 		err := conn.QueryRowContext(ctx, `SELECT GET_LOCK(`+lockName+`, 1)`).Scan(&got)
-		if err != nil && Number(err) != notSupported {
+		if err != nil && mysql.Number(err) != notSupported {
 			return err
 		}
 		if err != nil || got.Bool {
@@ -308,17 +242,3 @@ const (
 	noTable      = 1146
 	notSupported = 1235
 )
-
-func query(ctx context.Context, s schema.Session, name, statement string, scan func(*sql.Rows) error) (err error) {
-	rows, err := s.QueryContext(ctx, statement, name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
