@@ -7,41 +7,33 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/errs/class"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
-// Class says what can be done about an error. The zero value is ClassUnknown.
-type Class uint8
+// Class says what can be done about an error. The zero value is ClassUnknown. String returns its lower-case name, which
+// stands in metadata and logs; so does MarshalText, and UnmarshalText reads it.
+type Class = class.Class
 
 const (
 	// ClassUnknown is the class of an error that no mark, rule or knowledge covers. It is retried like a transient one.
-	ClassUnknown Class = iota
+	ClassUnknown = class.Unknown
 	// ClassTransient passes with time: a downstream is down, a lock is held. A retry may succeed.
-	ClassTransient
+	ClassTransient = class.Transient
 	// ClassPermanent does not pass with time: a bug, a violated constraint, a panic. A retry would fail too.
-	ClassPermanent
+	ClassPermanent = class.Permanent
 	// ClassInvalid means that the message itself is unacceptable: malformed, or without what it must have.
-	ClassInvalid
+	ClassInvalid = class.Invalid
 	// ClassDiscard means that the message may be dropped: it is acked and counted, and placed nowhere.
-	ClassDiscard
+	ClassDiscard = class.Discard
 	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is
 	// nacked and nothing is counted. The context of the message decides it, never an error.
-	ClassAborted
+	ClassAborted = class.Aborted
 )
-
-var classNames = [...]string{"unknown", "transient", "permanent", "invalid", "discard", "aborted"}
-
-// String returns the lower-case name that stands in metadata and logs.
-func (c Class) String() string {
-	if int(c) < len(classNames) {
-		return classNames[c]
-	}
-	return classNames[ClassUnknown]
-}
 
 // severity orders classes where joined errors disagree: the one that most needs a person wins. Discard comes last,
 // so that a failure joined to it is never dropped; knowledge of a transient cause outweighs no knowledge.
-func (c Class) severity() int {
+func severity(c Class) int {
 	return [...]int{ClassDiscard: 0, ClassUnknown: 1, ClassTransient: 2, ClassPermanent: 3, ClassInvalid: 4}[c]
 }
 
@@ -137,21 +129,6 @@ func (v Verdict) fill(other Verdict) Verdict {
 		v.RetryAfter = max(other.RetryAfter, 0)
 	}
 	return v
-}
-
-// MarshalText returns the name of the class, as String does.
-func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
-
-// UnmarshalText reads the name of a class, as String returns it. Any other text is an error, and leaves the class as it
-// is.
-func (c *Class) UnmarshalText(text []byte) error {
-	for i, name := range classNames {
-		if name == string(text) {
-			*c = Class(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("classify: unknown class %q: use the name of one, such as %q", text, ClassPermanent)
 }
 
 // Option adds to a mark what its class alone does not say.

@@ -206,7 +206,7 @@ func (j *judgement) severest(branches []error, ask answerer, keep keeping) (wors
 			continue
 		}
 		v, hit := j.tree(branch, ask, keep)
-		more := v.Class.severity() - worst.Class.severity()
+		more := severity(v.Class) - severity(worst.Class)
 		if first || more > 0 || more == 0 && hit && !ok {
 			worst = v
 		}

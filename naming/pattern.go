@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/errs/class"
 	"github.com/watermill-spillway/spillway/internal/upstream/topicname"
 )
 
@@ -252,8 +252,8 @@ func (s Scheme) byPattern(topic string) string {
 // text beside the delay counts, and at last the text between topic and handler.
 func matches(pattern, topic string) bool {
 	if strings.Contains(pattern, "{class}") {
-		for class := range classify.ClassDiscard {
-			if matches(strings.ReplaceAll(pattern, "{class}", class.String()), topic) {
+		for kind := range class.Discard {
+			if matches(strings.ReplaceAll(pattern, "{class}", kind.String()), topic) {
 				return true
 			}
 		}
