@@ -212,11 +212,11 @@ func (c *Config) share() error {
 	if err != nil {
 		return err
 	}
-	common := settings.Shared{
-		Service: c.Service, Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer,
-		Naming: c.Naming,
-		Seal:   c.Seal,
+	common := settings.Shared{Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer}
+	if c.Queue.Seal == nil {
+		c.Queue.Seal = c.Seal
 	}
+	c.name(&c.Queue.Naming)
 	parts := []*settings.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
 	if c.CrashLimit != nil {
 		parts = append(parts, &c.CrashLimit.Shared)
@@ -225,6 +225,7 @@ func (c *Config) share() error {
 		}
 	}
 	if c.Stages != nil {
+		c.name(&c.Stages.Naming)
 		parts = append(parts, &c.Stages.Shared)
 	}
 	if c.Breaker != nil {
@@ -247,9 +248,6 @@ func (c *Config) share() error {
 
 // fill gives part the fields of common in place of those that are empty.
 func fill(part *settings.Shared, common settings.Shared) {
-	if part.Service == "" {
-		part.Service = common.Service
-	}
 	if part.Logger == nil {
 		part.Logger = common.Logger
 	}
@@ -262,11 +260,12 @@ func fill(part *settings.Shared, common settings.Shared) {
 	if part.Tracer == nil {
 		part.Tracer = common.Tracer
 	}
-	if reflect.ValueOf(part.Naming).IsZero() {
-		part.Naming = common.Naming
-	}
-	if part.Seal == nil {
-		part.Seal = common.Seal
+}
+
+// name gives a part the Naming of the channel, unless it has its own.
+func (c *Config) name(scheme *naming.Scheme) {
+	if reflect.ValueOf(*scheme).IsZero() {
+		*scheme = c.Naming
 	}
 }
 
@@ -314,8 +313,7 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 		}
 	}
 	if c.Publisher == nil {
-		if made, err = letters.NewStore(ctx, c.DB,
-			settings.Shared{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
+		if made, err = letters.NewStore(ctx, c.DB, letters.Config{Service: c.Service, Seal: c.Queue.Seal}); err != nil {
 			return nil, err
 		}
 		c.Publisher = made

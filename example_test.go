@@ -27,7 +27,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // The quick start of the README: a router, its handler, and the lines that protect it.
@@ -85,7 +84,7 @@ func Example() {
 func ExampleChannel_Middleware() {
 	_, db, router, sub, pub, _, cleanUp := whatYouHave()
 	defer cleanUp()
-	dead, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
+	dead, err := letters.NewStore(context.Background(), db, letters.Config{Service: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -99,7 +98,7 @@ func ExampleChannel_Middleware() {
 	billing := router.AddHandler("billing", "orders", sub, "invoices", pub, message.PassthroughHandler)
 	billing.AddMiddleware(dlc.Middleware)
 
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "{topic}.{handler}.dlq"}}})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Naming: naming.Scheme{DeadLetter: "{topic}.{handler}.dlq"}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // setAside starts a router that fails for every message until the returned switch is on, and sets n of them aside.
@@ -89,7 +88,7 @@ func (b *bench) redriven() {
 	b.wantOnce(ids...)
 
 	h, err := redrive.NewHandler(b.live,
-		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Shared: b.topicNames()}, Park: b.dead,
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, Naming: b.target.Naming}, Park: b.dead,
 			MinWait: -1})
 	if err != nil {
 		b.Fatal(err)
@@ -138,7 +137,7 @@ func (b *bench) quarantine() {
 		b.untilPlaced(i + 2)
 	}
 	h, err := redrive.NewHandler(b.live,
-		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2, Shared: b.topicNames()},
+		redrive.HandlerConfig{Rules: redrive.Rules{Allow: []string{b.topic}, MaxRedrives: 2, Naming: b.target.Naming},
 			Park: b.dead})
 	if err != nil {
 		b.Fatal(err)
@@ -217,9 +216,6 @@ func (b *bench) allowList() {
 		}
 	}
 }
-
-// topicNames has the names of the target's topics.
-func (b *bench) topicNames() settings.Shared { return settings.Shared{Naming: b.target.Naming} }
 
 // Feature D7: a letter that Watermill's PoisonQueue wrote is read and comes back, and its keys can be written beside
 // ours.

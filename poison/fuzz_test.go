@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features D1, D6, promise P2: whatever is under the keys, what is read and written again keeps to its bounds.
@@ -110,7 +109,7 @@ func TestFirstLetterMakesTopic(t *testing.T) {
 	for name, scheme := range map[string]naming.Scheme{"handler": perHandler, "class": {DeadLetter: "{topic}.{class}"}} {
 		t.Run(name, func(t *testing.T) {
 			dead, last := &strictSink{}, &strictSink{}
-			config := QueueConfig{Shared: settings.Shared{Naming: scheme}, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
+			config := QueueConfig{Naming: scheme, Fallbacks: []Sink{{Publisher: last, Topic: "last"}}}
 			r := start(t, "orders", dead, config, func(msg *message.Message) ([]*message.Message, error) {
 				return failing(classify.Transient(errors.New(msg.UUID)))(msg)
 			})

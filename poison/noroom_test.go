@@ -142,7 +142,7 @@ func TestQueueParksUnderAnyNaming(t *testing.T) {
 	names := naming.Scheme{Names: map[string]string{"orders.dlq": "orders-dead"}}
 	for topic, scheme := range map[string]naming.Scheme{"orders.dlq": {}, "orders-dead": names} {
 		dead := &sink{}
-		r := start(t, topic, dead, QueueConfig{Shared: settings.Shared{Naming: scheme}}, failing(errors.New("a bug")))
+		r := start(t, topic, dead, QueueConfig{Naming: scheme}, failing(errors.New("a bug")))
 		r.publish(sampleLetter().Encode())
 		eventually(t, "it is parked", func() bool { return dead.topics() == topic+".parked:1" })
 		l, _ := Decode(dead.in(topic + ".parked")[0])
@@ -150,7 +150,7 @@ func TestQueueParksUnderAnyNaming(t *testing.T) {
 			l.Failure.Description == "a bug", "parked %+v", l)
 	}
 	dead := &sink{}
-	live := start(t, "payments", dead, QueueConfig{Shared: settings.Shared{Naming: names}}, failing(errors.New("a bug")))
+	live := start(t, "payments", dead, QueueConfig{Naming: names}, failing(errors.New("a bug")))
 	live.publish(sampleLetter().Encode())
 	eventually(t, "the forged letter is a letter of its topic", func() bool { return len(dead.in("payments.dlq")) == 1 })
 	l, _ := Decode(dead.in("payments.dlq")[0])

@@ -192,7 +192,7 @@ func TestQueueSeals(t *testing.T) {
 	dead := &sink{}
 	var told Letter
 	hooks := Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told = l }}
-	queue := newQueue(dead, QueueConfig{Shared: settings.Shared{Seal: s}, Hooks: hooks})
+	queue := newQueue(dead, QueueConfig{Seal: s, Hooks: hooks})
 	msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
 	msg.Metadata["customer"], msg.Metadata["tenant"] = "Ada Lovelace", "eu"
 	msg.Metadata[KeySealed] = "9" // of a producer, it is no mark of ours
@@ -221,7 +221,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t)
 	keys.away.Store(true)
 	dead, log := &sink{}, &testkit.Log{}
-	r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Seal: s, Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{Seal: s, Shared: settings.Shared{Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
 	r.publish(message.NewMessage("m", []byte("card 4111111111111111")))
 	eventually(t, "the log says why", func() bool {
 		for _, line := range log.Errors() {
@@ -256,7 +256,7 @@ func TestParkedSealed(t *testing.T) {
 				}
 			}
 			l.Failure.Reason, l.Failure.Node = "permanent_error", ""
-			r := start(t, "orders.dlq", dead, QueueConfig{Shared: settings.Shared{Seal: s}, PublishBackoff: time.Millisecond, Node: "node"}, failing(errors.New("a bug")))
+			r := start(t, "orders.dlq", dead, QueueConfig{Seal: s, PublishBackoff: time.Millisecond, Node: "node"}, failing(errors.New("a bug")))
 			r.publish(l.Encode())
 			eventually(t, name+" is parked", func() bool { return len(dead.in("orders.dlq.parked")) == 1 })
 			got := dead.in("orders.dlq.parked")[0]

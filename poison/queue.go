@@ -47,15 +47,19 @@ type QueueConfig struct {
 	Node string
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
-	// Shared: Naming names the dead-letter topics. Classifier judges errors that no retry further in has judged, and
-	// decides which refusals of publishers are for size, for stages and outputs too. Privacy masks the texts of errors
-	// and panics (description, history, stack, reason) before they go into the letter, the log, a hook, or an error
-	// that the router gets. It changes neither payload nor metadata. Seal encrypts the payload and the producer's
-	// metadata of each letter, before any publisher gets it. If its Keys fail, nothing is published: the message is
-	// held or nacked, as if all publishers refused it. Hooks are called with the sealed letter. Give letters.NewStore
-	// and redrive.Rules the same Sealer. Logger receives one Error line per dead letter. The line has its cause, masked
-	// and cut at 1 KiB, its class and reason, the message's id, topic and handler, and where the letter is. Tracer
-	// follows each publishing of a letter.
+	// Naming names the dead-letter topics. Default: <topic>.dlq, <topic>.invalid, and so on, as package naming says.
+	Naming naming.Scheme
+	// Seal encrypts the payload and the producer's metadata of each letter, before any publisher gets it. If its Keys
+	// fail, nothing is published: the message is held or nacked, as if all publishers refused it. Hooks are called with
+	// the sealed letter. Give letters.NewStore and redrive.Rules the same Sealer. Default: none, and letters are
+	// readable.
+	Seal *seal.Sealer
+	// Shared: Classifier judges errors that no retry further in has judged, and decides which refusals of publishers
+	// are for size, for stages and outputs too. Privacy masks the texts of errors and panics (description, history,
+	// stack, reason) before they go into the letter, the log, a hook, or an error that the router gets. It changes
+	// neither payload nor metadata. Logger receives one Error line per dead letter. The line has its cause, masked and
+	// cut at 1 KiB, its class and reason, the message's id, topic and handler, and where the letter is. Tracer follows
+	// each publishing of a letter.
 	settings.Shared
 }
 

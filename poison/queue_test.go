@@ -147,7 +147,7 @@ func TestNewQueueRefuses(t *testing.T) {
 	}
 	for field, config := range map[string]QueueConfig{
 		"QueueConfig.Fallbacks[1].Publisher":                           {Fallbacks: []Sink{{Publisher: good}, {}}},
-		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: "{topic}"}}},
+		"QueueConfig.Naming: naming: Scheme.DeadLetter is \"{topic}\"": {Naming: naming.Scheme{DeadLetter: "{topic}"}},
 		"QueueConfig.PublishAttempts":                                  {PublishAttempts: -1},
 	} {
 		_, err := NewQueue(good, config)

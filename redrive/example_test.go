@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // must is for examples: a program handles its errors.
@@ -42,7 +41,7 @@ func ExampleDrain() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
-	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(context.Background(), db, letters.Config{Service: "shop"}))
 	err := store.Publish("orders.dlq", failing("1", "no_such_customer"), failing("2", "out_of_stock"), failing("3", "no_such_customer"))
 	if err != nil {
 		panic(err)

@@ -15,9 +15,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/seal"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -57,12 +59,15 @@ type Rules struct {
 	PublishAttempts int
 	// Hooks are called on each event. Default: none.
 	Hooks Hooks
-	// Shared: Seal opens letters that are sealed. A letter that does not open is not redriven: in a Store it stays as
-	// it is, and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends
-	// with the error. Without Seal that of the Store opens its letters. Classifier decides which refusals of a
-	// publisher are for size: such a letter goes without its history, and says nothing of the publisher. Privacy masks
-	// the texts of errors, in the log and for Hooks. Logger receives refusals. Naming names the topics of Park: give
-	// the Scheme that the queue has.
+	// Naming names the topics of Park: give the Scheme that the queue has.
+	Naming naming.Scheme
+	// Seal opens letters that are sealed. A letter that does not open is not redriven: in a Store it stays as it is,
+	// and in a topic it is parked. While the Keys are unavailable, letters stay where they are, and a drain ends with
+	// the error. Default: that of the Store opens its letters.
+	Seal *seal.Sealer
+	// Shared: Classifier decides which refusals of a publisher are for size: such a letter goes without its history,
+	// and says nothing of the publisher. Privacy masks the texts of errors, in the log and for Hooks. Logger receives
+	// refusals.
 	settings.Shared
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poison.Letter)) *message.Message {
@@ -45,7 +44,7 @@ func TestDrain_sealed(t *testing.T) {
 	damaged := sealedLetter(t, k1, "damaged")
 	damaged.Payload = damaged.Payload[:len(damaged.Payload)-1]
 	publish(t, plain, "orders.dlq", sealedLetter(t, k1, "old"), sealedLetter(t, lost, "lost"), damaged, letter("clear", "secret of clear"), sealedLetter(t, k2, "new"))
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: k2}))
+	store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop", Seal: k2}))
 	before := list(t, store, letters.Filter{IDs: []string{"lost", "damaged"}})
 
 	log, live := &testkit.Log{}, &outbox{}

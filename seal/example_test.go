@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func Example() {
@@ -103,7 +102,7 @@ func ExampleKeys() {
 		panic(err)
 	}
 	dead := &shelf{}
-	queue, err := poison.NewQueue(dead, poison.QueueConfig{Shared: settings.Shared{Seal: sealer}})
+	queue, err := poison.NewQueue(dead, poison.QueueConfig{Seal: sealer})
 	if err != nil {
 		panic(err)
 	}

@@ -12,17 +12,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/seal"
 )
 
 // Shared has the fields that mean the same for all parts.
 type Shared struct {
-	// Service names the service in the tables of a database that services share: letters, digits and ". _ -", at most
-	// 100 bytes. Default: none, which is an error for a store on a database server.
-	Service string
 	// Logger receives the log lines of a part. Payloads are never logged. Default: none; in a spillway.Channel, the
 	// channel's.
 	Logger watermill.LoggerAdapter
@@ -34,10 +29,4 @@ type Shared struct {
 	Privacy *privacy.Redactor
 	// Tracer follows attempts and publishings. Package observe/telemetry has the one for OpenTelemetry. Default: none.
 	Tracer observe.Tracer
-	// Naming names the topics that are derived from live topics. Default: <topic>.dlq, <topic>.invalid, and so on, as
-	// package naming says.
-	Naming naming.Scheme
-	// Seal encrypts dead letters at rest, and opens them, as package seal says. Default: none, and letters are
-	// readable.
-	Seal *seal.Sealer
 }

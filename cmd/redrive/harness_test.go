@@ -28,7 +28,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 var (
@@ -104,7 +103,7 @@ func (s *shop) open(context.Context) (*sql.DB, error) { return s.db, nil }
 
 func storeOn(t *testing.T, db *sql.DB) *letters.Store {
 	t.Helper()
-	return testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+	return testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop"}))
 }
 
 var failedAt = time.Date(2020, 2, 29, 12, 0, 0, 123456000, time.UTC)

@@ -24,7 +24,6 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // plan is what a run does.
@@ -113,7 +112,7 @@ func run(ctx context.Context, p plan, out io.Writer) (r result, steps []step, er
 		return r, nil, err
 	}
 	defer func() { err = errors.Join(err, s.serving.Stop()) }()
-	store, err := letters.NewStore(ctx, db, settings.Shared{Service: service})
+	store, err := letters.NewStore(ctx, db, letters.Config{Service: service})
 	if err != nil {
 		return r, nil, err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // consume is the service: a router with its handler, and the few lines that protect it. It runs until ctx ends.
@@ -41,7 +40,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, settings.Shared{Service: "shop"})
+	store, err := letters.NewStore(ctx, c.DB, letters.Config{Service: "shop"})
 	if err != nil {
 		return err
 	}

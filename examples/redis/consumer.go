@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/crash"
 	"github.com/watermill-spillway/spillway/examples/redis/streams"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // service is the consumer group.
@@ -47,7 +46,7 @@ func consume(ctx context.Context, c *crash.Consumer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, collected.Close()) }()
-	store, err := letters.NewStore(ctx, c.DB, settings.Shared{Service: service})
+	store, err := letters.NewStore(ctx, c.DB, letters.Config{Service: service})
 	if err != nil {
 		return err
 	}

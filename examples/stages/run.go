@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // run tells the story of a plan, and leaves nothing of it behind.
@@ -39,7 +38,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, cleanUp()) }()
-	store, err := letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"})
+	store, err := letters.NewStore(context.Background(), db, letters.Config{Service: "shop"})
 	if err != nil {
 		return result, err
 	}

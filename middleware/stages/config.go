@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -58,10 +59,12 @@ type Config struct {
 	Jitter float64
 	// Hooks are called as messages go to stages and come back. Default: none.
 	Hooks Hooks
-	// Shared: Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then
-	// have the same delay, and stages of several handlers need SharedTopics. Classifier judges errors that no Retry has
-	// judged. Logger receives one Info line per message that goes to a stage, with its cause, and an Error line per
-	// stage that fails. Tracer follows each publishing to a stage.
+	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the
+	// same delay, and stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.<delay>, as package
+	// naming says.
+	Naming naming.Scheme
+	// Shared: Classifier judges errors that no Retry has judged. Logger receives one Info line per message that goes to
+	// a stage, with its cause, and an Error line per stage that fails. Tracer follows each publishing to a stage.
 	settings.Shared
 }
 

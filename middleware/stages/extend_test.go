@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // listing is a publisher that can list what waits, and makes topics after the pattern of their source.
@@ -66,7 +65,7 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log, h := &lines{}, &listing{broker: newBroker(), err: errors.New("no rights"), waiting: row.waiting}
 			s := newStaging(t, stages.Config{
-				Publisher: h, Stages: []stages.Stage{{Delay: time.Second}, {Delay: 7 * time.Second, Retired: true}}, Shared: settings.Shared{Naming: row.naming},
+				Publisher: h, Stages: []stages.Stage{{Delay: time.Second}, {Delay: 7 * time.Second, Retired: true}}, Naming: row.naming,
 			}, log)
 			s.broker = h.broker
 			s.handle("billing", "orders", failTimes(newNote(), 0))

@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promise P1: a message of another handler, in a stage topic that is not declared as shared, is seen by no other:
@@ -38,7 +37,7 @@ func TestStagesForeign(t *testing.T) {
 			"per handler: other handler": {naming.Scheme{}, false, "shipping", "orders", 1, 0},
 			"per handler, shared":        {naming.Scheme{}, true, "shipping", "orders", 1, 0},
 		} {
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: row.naming}, SharedTopics: row.shared}, nil)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: row.naming, SharedTopics: row.shared}, nil)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 0))
 			s.run()
@@ -107,7 +106,7 @@ func TestStagesSharedTopicsWithOriginOfOnesOwn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			queue, err := poison.NewQueue(testkit.Nowhere{}, poison.QueueConfig{Origin: func(*message.Message) poison.Origin { return origin }})
 			testkit.NoError(t, err)
-			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Shared: settings.Shared{Naming: perTopic}, SharedTopics: true}, nil, queue)
+			s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Naming: perTopic, SharedTopics: true}, nil, queue)
 			n := newNote()
 			s.handle("billing", "orders", failTimes(n, 1))
 			s.passes(time.Minute, "1")

@@ -44,9 +44,11 @@ type Config struct {
 	// OldestAge is the age of the letter that waits longest from which a notice is sent. Default: 24 h. Below 0: never.
 	OldestAge time.Duration
 
-	// Shared: Service names the service in DB and in notices. Privacy masks secrets in the texts of notices, and in the
-	// errors of sinks. Logger receives a line when a Sink begins to refuse, and when it accepts again. Default: those
-	// of the spillway.Config that Observe is called with.
+	// Service names the service in DB and in notices. Default: that of the spillway.Config that Observe is called with.
+	Service string
+	// Shared: Privacy masks secrets in the texts of notices, and in the errors of sinks. Logger receives a line when a
+	// Sink begins to refuse, and when it accepts again. Default: those of the spillway.Config that Observe is called
+	// with.
 	settings.Shared
 }
 

@@ -134,7 +134,7 @@ func TestNewCause(t *testing.T) {
 	var in inbox
 	var called atomic.Int32
 	s := start(t, notify.Config{
-		Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Service: "shop", Privacy: stars(t)},
+		Sinks: []notify.Sink{in.sink}, Service: "shop", Shared: settings.Shared{Privacy: stars(t)},
 		Link: func(n notify.Notice) string {
 			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
 		},

@@ -139,7 +139,7 @@ type order struct{ Driver, Address string }
 func (o order) report() error {
 	db := testkit.Must(sql.Open(o.Driver, o.Address))
 	kill := func(context.Context, notify.Notice) error { return syscall.Kill(os.Getpid(), syscall.SIGKILL) }
-	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Shared: settings.Shared{Service: "shop"}}))
+	n := testkit.Must(notify.New(notify.Config{Sinks: []notify.Sink{kill}, DB: db, Service: "shop"}))
 	notify.HurryWith(n, time.Second, 10*time.Second)
 	config := spillway.Config{Publisher: nowhere{}}
 	if err := n.Observe(&config); err != nil {

@@ -25,7 +25,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // quick looks often.
@@ -83,7 +82,7 @@ func TestCampaignStops(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		var in inbox
 		db := d.Open(t, address)
-		store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+		store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop"}))
 		all := testkit.Must(campaigns.New(t.Context(), store, campaigns.Config{Allow: []string{"orders"}}))
 		s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Service: "shop", DB: db}, nil, quick, all)
 		began := func(cause, by, why string) campaigns.Campaign {

@@ -34,7 +34,7 @@ func TestCampaign(t *testing.T) {
 	observed, kept, tracer := follow(t, telemetry.Config{})
 	_, placed := tracer.Start(t.Context(), "the letter")
 	placed.End()
-	store := testkit.Must(letters.NewStore(t.Context(), databases.SQLite.New(t), settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(t.Context(), databases.SQLite.New(t), letters.Config{Service: "shop"}))
 	testkit.NoError(t, store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)))
 	all := testkit.Must(campaigns.New(t.Context(), store, campaigns.Config{
 		Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()},

@@ -114,7 +114,7 @@ func TestOrderlyEndLogsNoError(t *testing.T) {
 	}
 	dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger })
 	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{
-		Shared: settings.Shared{Logger: logger, Naming: naming.Scheme{DeadLetter: topics[0]}}, Origin: wmamqp.Origin,
+		Naming: naming.Scheme{DeadLetter: topics[0]}, Shared: settings.Shared{Logger: logger}, Origin: wmamqp.Origin,
 	}))
 	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: patience}, logger))
 	router.AddMiddleware(queue.Middleware)

@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 const directReplyTo = "amq.rabbitmq.reply-to"
@@ -178,7 +177,7 @@ func TestLetterOfRudeMarshaler(t *testing.T) {
 // lettersOf is a queue that tries once to place the letters of topic.
 func lettersOf(p message.Publisher, topic string) *poison.Queue {
 	return testkit.Must(poison.NewQueue(p, poison.QueueConfig{
-		PublishAttempts: 1, Shared: settings.Shared{Naming: naming.Scheme{DeadLetter: topic + ".dlq"}},
+		PublishAttempts: 1, Naming: naming.Scheme{DeadLetter: topic + ".dlq"},
 	}))
 }
 

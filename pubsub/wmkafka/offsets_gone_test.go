@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features V1, V10, promise P6: a drain whose group has lost its offsets, or never had any, begins with the oldest
@@ -54,7 +53,7 @@ func TestCollectWithoutOffsets(t *testing.T) {
 	topic := c.topic + ".dlq"
 	c.create(topic, 2, nil)
 	db := databases.SQLite.Open(t, "file:"+filepath.Join(t.TempDir(), "letters.db"))
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop"}))
 	collect := func(r *message.Router) { r.AddPlugin(store.Collect(c.subscriber(SubscriberConfig{}), topic)) }
 	is := func(status letters.Status) letters.Filter { return letters.Filter{Statuses: []letters.Status{status}} }
 	count := func(f letters.Filter) int { return testkit.Must(store.Count(t.Context(), f)) }

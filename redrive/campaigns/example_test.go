@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // must is for examples: a program handles its errors.
@@ -35,7 +34,7 @@ func Example() {
 	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	msg := message.NewMessage("7", []byte(`{"order":12345678901234567890,"currency":"DM"}`))
 	letter := poison.Letter{Original: msg, Origin: poison.Origin{Topic: "orders", Handler: "billing"}}
 	if err := store.Publish("orders.dlq", letter.Encode()); err != nil {
@@ -94,7 +93,7 @@ func ExampleCampaigns() {
 	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	for _, id := range []string{"1", "2"} {
 		letter := poison.Letter{Original: message.NewMessage(id, nil), Origin: poison.Origin{Topic: "orders"}}
 		if err := store.Publish("orders.dlq", letter.Encode()); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -47,7 +46,7 @@ func (o order) work() error {
 	db := testkit.Must(sql.Open(o.Driver, o.Address))
 	ctx, stop := child.Context()
 	defer stop()
-	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	with := config
 	if o.Kill == killDecided {
 		with = standing()

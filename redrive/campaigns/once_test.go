@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V7: Starts with the same id, also at once, are one campaign. Another service's is not returned.
@@ -37,7 +36,7 @@ func TestStart_once(t *testing.T) {
 			testkit.Check(t, errors.Is(err, campaigns.ErrNoLetters) && c.State == campaigns.Cancelled, "%+v %v", c, err)
 		}
 
-		other := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "other"}))
+		other := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "other"}))
 		fixture.Publish(t, other, "orders.dlq", fixture.Several(1)...)
 		theirs := open(t, other, config)
 		c, err = theirs.Start(t.Context(), r)

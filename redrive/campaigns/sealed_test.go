@@ -9,7 +9,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D14: a campaign edits and redrives sealed letters, and refuses those that do not open, naming the key.
@@ -17,7 +16,7 @@ func TestSealed(t *testing.T) {
 	db := fixture.SQLite.Create(t)()
 	s, _ := fixture.Sealer(t, "k1")
 	lost, _ := fixture.Sealer(t, "k3")
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
+	store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop", Seal: s}))
 	gone, _, err := poison.Inside().Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
 	testkit.NoError(t, err)
 	fixture.Publish(t, store, "orders.dlq", gone, fixture.Letter("1", `{"n":1}`), fixture.Letter("2", `{"n":1}`))
@@ -54,7 +53,7 @@ func TestSealed(t *testing.T) {
 // Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.
 func TestSealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
-	store := testkit.Must(letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), settings.Shared{Service: "shop", Seal: s}))
+	store := testkit.Must(letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), letters.Config{Service: "shop", Seal: s}))
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
 	keys.Away.Store(true)
 	all, out := open(t, store, config), &fixture.Outbox{}

@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Features V7, V14: never did more fail than were redriven, and a policy's canary waits until all of it is known.
@@ -73,7 +72,7 @@ func TestJudgeAfterResume(t *testing.T) {
 // workerOn returns a worker on a database.
 func workerOn(t *testing.T, db *sql.DB) *Worker {
 	t.Helper()
-	store := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop"}))
 	all := testkit.Must(New(t.Context(), store, Config{Allow: []string{"orders"}}))
 	return testkit.Must(NewWorker(all, gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{}), WorkerConfig{}))
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // A service mounts the console beside its own pages. A proxy in front says who sends a request.
@@ -78,7 +77,7 @@ func ExampleFleet() {
 func campaignsOf(service string) (all *campaigns.Campaigns, closeDB func()) {
 	dir := testkit.Must(os.MkdirTemp("", "console"))
 	db := testkit.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, service+".db")+"?_pragma=journal_mode(WAL)"))
-	store := testkit.Must(letters.NewStore(context.Background(), db, settings.Shared{Service: service}))
+	store := testkit.Must(letters.NewStore(context.Background(), db, letters.Config{Service: service}))
 	all = testkit.Must(campaigns.New(context.Background(), store, campaigns.Config{Allow: []string{"orders"}}))
 	return all, func() { _, _ = db.Close(), os.RemoveAll(dir) }
 }

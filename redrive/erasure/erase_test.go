@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D14: no table says anything of a person who was erased, others stay, and the record has no value.
@@ -101,7 +100,7 @@ func TestErase_unsearched(t *testing.T) {
 		fill(t, db, s, n)
 		testkit.Must(db.Exec(`INSERT INTO spillway_keys (consumer, id, outputs, applied_at) VALUES ('shop/mail', 'ann-succeeded', 'for ` + person + `', 1), ('shop/mail', 'plain', NULL, 1), ('shopping/mail', 'foreign', 'x', 1)`))
 		sealer, _ := fixture.Sealer(t, "k1")
-		sealed := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer}))
+		sealed := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "shop", Seal: sealer}))
 		fixture.Publish(t, sealed, "orders.dlq", personal("ann-sealed"))
 		for _, dry := range []bool{true, false} {
 			report, err := erasure.Erase(ctx, s, erasure.Request{Metadata: whom, Act: act, DryRun: dry})

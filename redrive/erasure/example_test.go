@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // must is for examples: a program handles its errors.
@@ -30,7 +29,7 @@ func Example() {
 	db := must(sql.Open("sqlite", "file:"+filepath.Join(dir, "letters.db")+"?_pragma=journal_mode(WAL)"))
 	defer func() { _ = db.Close() }()
 	ctx := context.Background()
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	if err := store.Publish("orders.dlq", personal("order-1")); err != nil {
 		panic(err)
 	}

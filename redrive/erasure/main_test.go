@@ -21,7 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +39,7 @@ var (
 
 // storesOn opens all stores that can have data of a person.
 func storesOn(ctx context.Context, db *sql.DB) (s erasure.Stores, err error) {
-	if s.Letters, err = letters.NewStore(ctx, db, settings.Shared{Service: "shop"}); err != nil {
+	if s.Letters, err = letters.NewStore(ctx, db, letters.Config{Service: "shop"}); err != nil {
 		return s, err
 	}
 	if s.Delayed, err = delay.NewStore(ctx, db, "shop"); err != nil {

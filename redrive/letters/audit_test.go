@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: every change is an event in its transaction, by whom and why, over all redrives of a message.
@@ -61,7 +60,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 		events, err := store.Audit(ctx, c.f)
 		testkit.Check(t, err == nil && kinds(events) == c.want, "%s: %q, %v", name, kinds(events), err)
 	}
-	other := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "other"}))
+	other := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "other"}))
 	testkit.Equal(t, "events of another service", len(testkit.Must(other.Audit(ctx, letters.EventFilter{}))), 0)
 	for field, filter := range map[string]letters.EventFilter{
 		"EventFilter.Limit": {Limit: letters.MaxLimit + 1},

@@ -2,7 +2,7 @@
 //
 // A Store works on SQLite, PostgreSQL, MySQL and MariaDB, and creates its table itself:
 //
-//	store, err := letters.NewStore(ctx, db, settings.Shared{Service: "shop"})
+//	store, err := letters.NewStore(ctx, db, letters.Config{Service: "shop"})
 //
 // Letters come into a Store in two ways. It is a message.Publisher, so that a poison.Queue publishes into it directly.
 // Or Collect adds handlers to a router that move letters from dead-letter topics into it.

@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // must is for examples: a program handles its errors.
@@ -39,7 +38,7 @@ func exampleDB() (*sql.DB, func()) {
 func ExampleStore() {
 	db, remove := exampleDB()
 	defer remove()
-	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(context.Background(), db, letters.Config{Service: "shop"}))
 	queue := must(poison.NewQueue(store, poison.QueueConfig{}))
 	handler := queue.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		return nil, classify.Permanent(errors.New("customer 7 is unknown"), classify.Reason("no_such_customer"))
@@ -60,7 +59,7 @@ func ExampleStore() {
 // On PostgreSQL, MySQL and MariaDB the store is made in the same way: it asks the database what it is.
 func ExampleNewStore() {
 	db := must(sql.Open("pgx", "postgres://app@localhost/shop")) // the driver is the application's choice
-	store := must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(context.Background(), db, letters.Config{Service: "shop"}))
 	defer func() { _ = store.Close() }()
 }
 
@@ -69,7 +68,7 @@ func ExampleStore_MarkAll() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	for _, id := range []string{"1", "2"} {
 		letter := poison.Letter{
 			Original: message.NewMessage(id, []byte(`{"test":true}`)),
@@ -113,7 +112,7 @@ func ExampleNewRetention() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	deleted := make(chan int, 1)
 	retention := must(letters.NewRetention(store, letters.RetentionConfig{
 		Rules: []letters.RetentionRule{
@@ -167,13 +166,13 @@ func ExampleStore_Reseal() {
 	db, remove := exampleDB()
 	defer remove()
 	ctx := context.Background()
-	before := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop"}))
+	before := must(letters.NewStore(ctx, db, letters.Config{Service: "shop"}))
 	if err := before.Publish("orders.dlq", poison.Letter{Original: message.NewMessage("1", []byte("secret"))}.Encode()); err != nil {
 		panic(err)
 	}
 	keys := must(seal.ParseKeyring("orders-2026 q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="))
 	sealer := must(seal.New(keys))
-	store := must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: sealer}))
+	store := must(letters.NewStore(ctx, db, letters.Config{Service: "shop", Seal: sealer}))
 	fmt.Println(store.Reseal(ctx, letters.Filter{}, letters.Act{By: "ann", Reason: "the first key"}))
 	found := must(store.List(ctx, letters.Filter{Statuses: letters.Statuses()}))
 	opened, err := store.Open(ctx, found[0])

@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // killing is what a process reseals, until it ends itself: so long after so many transactions, or at its end.
@@ -43,7 +42,7 @@ func (k killing) reseal() error {
 	ctx, stop := child.Context()
 	defer stop()
 	s := testkit.Must(seal.New(testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1"))), "tenant"))
-	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{Service: "shop", Seal: s}))
+	store := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "shop", Seal: s}))
 	steps := 0
 	_, err = store.Inside().Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
 		if steps++; steps == k.Steps {

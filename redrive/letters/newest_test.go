@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: the newest first is the oldest first turned around, with any filter and page, over several windows.
@@ -81,7 +80,7 @@ func TestPagesOfSmallService(t *testing.T) {
 	db := databases.Postgres.New(t)
 	db.SetMaxOpenConns(2)
 	const others, own = 20_000, 500
-	big, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "big"})
+	big, err := letters.NewStore(t.Context(), db, letters.Config{Service: "big"})
 	testkit.NoError(t, err)
 	publish(t, big, "orders.dlq", letter("1", "{}"))
 	columns := textOf(t, db, `SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
@@ -89,7 +88,7 @@ WHERE table_schema = current_schema() AND table_name = 'spillway_dead_letters' A
 	_, err = db.Exec(`INSERT INTO spillway_dead_letters (identity, ` + columns + `) SELECT decode(md5(n::text), 'hex'), ` + columns +
 		` FROM spillway_dead_letters, generate_series(1, ` + fmt.Sprint(others) + `) n`)
 	testkit.NoError(t, err)
-	small := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "small"}))
+	small := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "small"}))
 	messages := make([]*message.Message, own)
 	for i := range messages {
 		messages[i] = letter(fmt.Sprint("own-", i), "{}")

@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Decision 18: the numbers of causes are those of the letters, whatever several processes do at once.
@@ -45,7 +44,7 @@ func testStore_numbers(t *testing.T, on fixture.Database) {
 	// The service is renamed by hand, as the package says.
 	name := map[bool]string{false: `'eshop'`, true: `CAST('eshop' AS BLOB)`}[on.Name == sqliteFile.Name]
 	mustExec(t, db, `UPDATE spillway_dead_letters SET service = `+name, `DELETE FROM spillway_letter_counts`)
-	renamed := testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "eshop"}))
+	renamed := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "eshop"}))
 	wantNumbers(t, db, renamed)
 }
 

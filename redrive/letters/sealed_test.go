@@ -17,12 +17,11 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func sealedStore(t testing.TB, db *sql.DB, s *seal.Sealer) *letters.Store {
 	t.Helper()
-	return testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{Service: "shop", Seal: s}))
+	return testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop", Seal: s}))
 }
 
 const card = "4111111111111111"

@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D6: on SQLite, too, a letter that is larger than the database takes is refused as too large.
@@ -90,7 +89,7 @@ func TestStore_services(t *testing.T) { onEach(t, testStore_services) }
 func testStore_services(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	of := func(service string) *letters.Store {
-		return testkit.Must(letters.NewStore(t.Context(), open(), settings.Shared{Service: service}))
+		return testkit.Must(letters.NewStore(t.Context(), open(), letters.Config{Service: service}))
 	}
 	services := map[string]*letters.Store{"shop": of("shop"), "kafka-eu": of("kafka-eu")}
 	if on.Name == sqliteFile.Name {
@@ -112,9 +111,9 @@ func testStore_services(t *testing.T, on fixture.Database) {
 		wantCount(t, store, letters.Filter{}, 0)
 	}
 	for _, wrong := range []string{strings.Repeat("x", 101), "shop/eu", "a b", "é"} {
-		_, err := letters.NewStore(t.Context(), open(), settings.Shared{Service: wrong})
+		_, err := letters.NewStore(t.Context(), open(), letters.Config{Service: wrong})
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), "Service"), "%q: %v", wrong, err)
 	}
-	_, err := letters.NewStore(t.Context(), open(), settings.Shared{})
+	_, err := letters.NewStore(t.Context(), open(), letters.Config{})
 	testkit.Check(t, (err == nil) == (on.Name == sqliteFile.Name), "no service: %v", err)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // maxWrite bounds every write and every read, the wait for others included.
@@ -54,16 +53,20 @@ type Store struct {
 var ErrClosed = errors.New("letters: the Store is closed; a router closes the publisher of each of its handlers: " +
 	"give handlers a publisher of their own")
 
-// NewStore returns a Store. It uses Service and Seal of shared.
-//
-// Service names the service whose letters these are. Services may share a table. A Store shows, counts and takes only
-// letters that a Store of the same Service stored. If one service reads two brokers, give each broker a Service: both
-// may have a topic "orders", and a letter must return to its own broker. Service is required on a database server,
-// where other services may use the table.
-//
-// Seal seals letters that arrive unsealed, and opens letters for Open, for drains and for campaigns. While its Keys
-// fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable: Reseal
-// seals them.
+// Config configures a Store.
+type Config struct {
+	// Service names the service whose letters these are: letters, digits and ". _ -", at most 100 bytes. Services may
+	// share a table. A Store shows, counts and takes only letters that a Store of the same Service stored. If one
+	// service reads two brokers, give each broker a Service: both may have a topic "orders", and a letter must return
+	// to its own broker. Required on a database server, where other services may use the table.
+	Service string
+	// Seal seals letters that arrive unsealed, and opens letters for Open, for drains and for campaigns. While its Keys
+	// fail, Publish stores nothing that is not sealed already. Letters that are in the table unsealed stay readable:
+	// Reseal seals them. Default: none, and letters are readable.
+	Seal *seal.Sealer
+}
+
+// NewStore returns a Store.
 //
 // NewStore asks db which database it is, and creates or upgrades the table, within 30 seconds. An
 // upgrade keeps the rows and is never undone. The causes of old letters are computed for at most 5 seconds; Groups
@@ -75,16 +78,16 @@ var ErrClosed = errors.New("letters: the Store is closed; a router closes the pu
 //   - On PostgreSQL the table is the first of its name on the search path.
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
-func NewStore(ctx context.Context, db *sql.DB, shared settings.Shared) (*Store, error) {
-	known, err := database.Open(ctx, "letters: NewStore", db, shared.Service, table, events, causes, counts, bodies,
+func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
+	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, counts, bodies,
 		leases)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	s := &Store{db: known, statements: statementsOf[known.Kind()], service: shared.Service, maxRead: maxRead,
-		slots: newSlots(), node: thisNode(), seal: shared.Seal}
+	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: maxRead,
+		slots: newSlots(), node: thisNode(), seal: config.Seal}
 	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: a letter that arrived again is there with its latest failure, over a restart.
@@ -138,17 +137,17 @@ func TestStore_allOrNone(t *testing.T) {
 
 // Features D4, D5: a database that cannot hold letters is an error at construction or initialization.
 func TestStore_construction(t *testing.T) {
-	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), nil, settings.Shared{Service: "shop"})), "NewStore: ")
+	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), nil, letters.Config{Service: "shop"})), "NewStore: ")
 	memory := testkit.Must(sql.Open("sqlite", ":memory:"))
 	defer func() { _ = memory.Close() }()
-	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), memory, settings.Shared{Service: "shop"})), "NewStore: ")
+	testkit.Says(t, testkit.Err(letters.NewStore(t.Context(), memory, letters.Config{Service: "shop"})), "NewStore: ")
 	path := filepath.Join(t.TempDir(), "letters.db")
 	db := databases.SQLite.Open(t, "file:"+path)
 	store := storeOn(t, db)
 	testkit.NoError(t, store.InitializeTopics("orders.dlq"))
 	readOnly := testkit.Must(sql.Open("sqlite", "file:"+path+"?_pragma=query_only(1)"))
 	defer func() { _ = readOnly.Close() }()
-	s, err := letters.NewStore(t.Context(), readOnly, settings.Shared{Service: "shop"})
+	s, err := letters.NewStore(t.Context(), readOnly, letters.Config{Service: "shop"})
 	testkit.Check(t, err != nil || s.InitializeTopics("orders.dlq") != nil, "a read-only database is an error")
 
 	testkit.NoError(t, store.Close())

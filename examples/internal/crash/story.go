@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Broker is what the story needs of a broker.
@@ -51,7 +50,7 @@ func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Resul
 		}
 		defer func() { err = errors.Join(err, cleanUp()) }()
 	}
-	if s.letters, err = letters.NewStore(context.Background(), s.db, settings.Shared{Service: "shop"}); err != nil {
+	if s.letters, err = letters.NewStore(context.Background(), s.db, letters.Config{Service: "shop"}); err != nil {
 		return result, err
 	}
 	go s.receive()

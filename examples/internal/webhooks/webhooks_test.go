@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +28,7 @@ func TestTallyFindsWhatIsWrong(t *testing.T) {
 	if _, err := db.Exec(Schema + `; INSERT INTO events VALUES ('stored','e','o','a'), ('silent','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a'), ('twice','e','o','a')`); err != nil {
 		t.Fatal(err)
 	}
-	store := testkit.Must(letters.NewStore(context.Background(), db, settings.Shared{Service: "shop"}))
+	store := testkit.Must(letters.NewStore(context.Background(), db, letters.Config{Service: "shop"}))
 	queue := testkit.Must(poison.NewQueue(store, poison.QueueConfig{}))
 	testkit.NoError(t, queue.Place(message.NewMessage("dead", nil), classify.Permanent(errors.New("no"))))
 	var published []*message.Message

@@ -28,7 +28,6 @@ import (
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // stores are all that keep tables.
@@ -46,7 +45,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if s.keys, err = idempotency.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.letters, err = letters.NewStore(ctx, db, settings.Shared{Service: "shop"}); err != nil {
+	if s.letters, err = letters.NewStore(ctx, db, letters.Config{Service: "shop"}); err != nil {
 		return s, err
 	}
 	if s.delay, err = delay.NewStore(ctx, db, "shop"); err != nil {
@@ -73,7 +72,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 
 func openNotices(t testing.TB, db *sql.DB) error {
 	t.Helper()
-	notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{func(context.Context, notify.Notice) error { return nil }}, DB: db, Shared: settings.Shared{Service: "shop"}})
+	notifier, err := notify.New(notify.Config{Sinks: []notify.Sink{func(context.Context, notify.Notice) error { return nil }}, DB: db, Service: "shop"})
 	if err != nil {
 		return err
 	}

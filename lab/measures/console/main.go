@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // plan says how much is measured.
@@ -45,7 +44,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	d.SetMaxOpenConns(10)
-	store, err := letters.NewStore(ctx, d.DB, settings.Shared{Service: "bench"})
+	store, err := letters.NewStore(ctx, d.DB, letters.Config{Service: "bench"})
 	if err != nil {
 		return err
 	}

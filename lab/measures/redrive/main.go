@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // plan says how much is measured.
@@ -97,7 +96,7 @@ func (p plan) run(ctx context.Context, to io.Writer) (err error) {
 	if err := kafka.Create(b.topic); err != nil {
 		return err
 	}
-	if b.store, err = letters.NewStore(ctx, db.DB, settings.Shared{Service: "bench"}); err != nil {
+	if b.store, err = letters.NewStore(ctx, db.DB, letters.Config{Service: "bench"}); err != nil {
 		return err
 	}
 	if b.campaigns, err = campaigns.New(ctx, b.store, campaigns.Config{Allow: []string{b.topic}}); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/lab/measures/backlog"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // plan says how much is measured.
@@ -62,7 +61,7 @@ func (p plan) measure(ctx context.Context, name string, to io.Writer) (err error
 		}
 	}
 	d.SetMaxOpenConns(10)
-	store, err := letters.NewStore(ctx, d.DB, settings.Shared{Service: "bench"})
+	store, err := letters.NewStore(ctx, d.DB, letters.Config{Service: "bench"})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // tracking is watermill-nats's publisher with TrackMsgId, or without.
@@ -38,7 +37,7 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 	ctx := t.Context()
 	db := testkit.Must(sql.Open("sqlite", filepath.Join(t.TempDir(), "letters.db")))
 	defer db.Close()
-	store := testkit.Must(letters.NewStore(ctx, db, settings.Shared{}))
+	store := testkit.Must(letters.NewStore(ctx, db, letters.Config{}))
 	all := testkit.Must(campaigns.New(ctx, store, campaigns.Config{Allow: []string{"orders"}}))
 	rules := redrive.Rules{Allow: []string{"orders"}}
 	parts := map[string]func(message.Publisher) error{

@@ -128,7 +128,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{
 			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by,
-			Shared: settings.Shared{Logger: a.logger(), Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}},
+			Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}, Shared: settings.Shared{Logger: a.logger()},
 		},
 		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle, FromBeginning: d.fromBeginning,
 	}

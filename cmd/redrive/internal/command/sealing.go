@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 const sealingHelp = `A service can seal its letters: payload and metadata are encrypted in the database and in dead-letter topics. --keys, or
@@ -56,7 +55,7 @@ func (a *app) newStore(ctx context.Context, db *sql.DB) (*letters.Store, error) 
 	if err := a.unlock(); err != nil {
 		return nil, err
 	}
-	return letters.NewStore(ctx, db, settings.Shared{Service: a.settings.service, Seal: a.sealer})
+	return letters.NewStore(ctx, db, letters.Config{Service: a.settings.service, Seal: a.sealer})
 }
 
 // clearFlag adds the flag for what stays readable in letters that the command seals.

@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -91,7 +90,7 @@ func TestVersions(t *testing.T) {
 	db := testkit.Must(sql.Open("sqlite", "file:"+file))
 	defer db.Close()
 	testkit.Says(t, Require(t.Context(), db, "letters"), "not the database of a service")
-	testkit.Must(letters.NewStore(t.Context(), db, settings.Shared{}))
+	testkit.Must(letters.NewStore(t.Context(), db, letters.Config{}))
 	testkit.NoError(t, Require(t.Context(), db, "letters"))
 	for state, change := range map[string]string{
 		"newer":   `INSERT INTO spillway_schema VALUES ('letters', 99, 0)`,

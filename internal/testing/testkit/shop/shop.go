@@ -22,7 +22,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Shop is a source that outlives routers, a database with an effects table, a dead-letter store and the outputs.
@@ -44,7 +43,7 @@ func New(t *testing.T, persistent bool) *Shop {
 	if _, err := db.Exec(`PRAGMA journal_mode=WAL; CREATE TABLE effects (id TEXT)`); err != nil {
 		t.Fatal(err)
 	}
-	store, err := letters.NewStore(t.Context(), db, settings.Shared{Service: "shop"})
+	store, err := letters.NewStore(t.Context(), db, letters.Config{Service: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
