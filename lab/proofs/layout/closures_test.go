@@ -13,8 +13,8 @@ import (
 // closures are the most lines of code, neither blank nor comment, that a program may compile of this project if it
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
-	"": 31_200, "classify": 1_850, "idempotency": 17_100, "middleware": 7_900, "middleware/breaker": 9_050,
-	"middleware/crashlimit": 9_450, "middleware/stages": 17_650, "naming": 2_350, "poison": 13_950,
+	"": 31_200, "classify": 1_850, "idempotency": 13_350, "middleware": 6_850, "middleware/breaker": 8_000,
+	"middleware/crashlimit": 8_350, "middleware/stages": 15_500, "naming": 600, "poison": 10_550,
 	"redrive/console": 42_000, "seal": 700,
 }
 
