@@ -41,8 +41,9 @@ func Read(msg *message.Message) Letter {
 	}
 	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg.CopyWithContext(), writersOfLetter(msg.Metadata))
+	l.readHistory()
 	l.unpack(packed)
-	return l
+	return *l
 }
 
 // isLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too.
@@ -59,14 +60,15 @@ func hasFailure(metadata message.Metadata) bool {
 	return ok
 }
 
-// decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg.
-func decode(msg *message.Message, added writers) Letter {
+// decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg, and leaves the
+// history as it is written.
+func decode(msg *message.Message, added writers) *Letter {
 	foreign.Strip(msg.Metadata)
 	if added == 0 { // as good as every message, before its first failure
-		return Letter{Original: msg}
+		return &Letter{Original: msg}
 	}
 	r := reader(msg.Metadata)
-	l := Letter{
+	l := &Letter{
 		Original: msg,
 		Origin: Origin{
 			Topic:         r.identity(KeyOriginalTopic),
@@ -89,7 +91,6 @@ func decode(msg *message.Message, added writers) Letter {
 			Attempts:      r.count(KeyAttempts),
 			FirstFailedAt: r.time(KeyFirstFailedAt),
 			LastFailedAt:  r.time(KeyLastFailedAt),
-			History:       decodeHistory(r.text(KeyAttemptHistory)),
 		},
 		Redrive: Redrive{
 			Count: r.count(KeyRedriveCount),
@@ -99,7 +100,8 @@ func decode(msg *message.Message, added writers) Letter {
 
 			Letter: identityOrNone(r[KeyRedrivenLetter]),
 		},
-		Trace: r.identity(KeyEarlierTrace),
+		Trace:   r.identity(KeyEarlierTrace),
+		history: r.text(KeyAttemptHistory),
 	}
 	if key := r.identity(KeyOriginalKey); key != "" {
 		l.Origin.Key = []byte(key)

@@ -58,7 +58,7 @@ func (l limits) shrinking(form rawForm) []limits {
 func (l Letter) Encode() *message.Message { return l.encode(defaultLimits) }
 
 // encode writes the class if there is a failure, and never on a message that is redriven.
-func (l Letter) encode(max limits) *message.Message {
+func (l *Letter) encode(max limits) *message.Message {
 	original := l.Original
 	if original == nil {
 		original = message.NewMessage("", nil)
@@ -79,7 +79,7 @@ func (l Letter) encode(max limits) *message.Message {
 
 // writeFirst writes what makes a letter one, in the order of what a tight budget must not cut. Counts come first: a
 // redrive without its count would never end.
-func (l Letter) writeFirst(w *writer) {
+func (l *Letter) writeFirst(w *writer) {
 	if !l.redriven {
 		w.identity(KeyFailureClass, l.Failure.Class.String())
 	}
@@ -94,7 +94,7 @@ func (l Letter) writeFirst(w *writer) {
 }
 
 // writeRest writes what places and explains the failure, the longest last.
-func (l Letter) writeRest(w *writer, max limits) {
+func (l *Letter) writeRest(w *writer, max limits) {
 	w.identity(KeyEarlierTrace, l.Trace)
 	w.time(KeyFirstFailedAt, l.Failure.FirstFailedAt)
 	w.time(KeyLastFailedAt, l.Failure.LastFailedAt)
@@ -115,11 +115,11 @@ func (l Letter) writeRest(w *writer, max limits) {
 	w.text(KeyFailureType, l.Failure.Type, maxType)
 	w.text(KeyFailureDescription, l.Failure.Description, max.description)
 	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
-	w.set(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))))
+	w.set(KeyAttemptHistory, encodeHistory(l.history, l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))))
 }
 
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
-func (l Letter) addWatermill(msg *message.Message, subscriber string, max limits) {
+func (l *Letter) addWatermill(msg *message.Message, subscriber string, max limits) {
 	each := min(1<<10, max.description)
 	msg.Metadata[keyWatermillReason] = boundedtext.Text(l.Failure.Description, each)
 	msg.Metadata[keyWatermillTopic] = boundedtext.Text(l.Origin.Topic, each)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,8 @@ type Letter struct {
 	// empty without a Tracer.
 	Trace string
 
-	redriven bool // on its way back: no dead letter any more
+	redriven bool   // on its way back: no dead letter any more
+	history  string // as it is written, of the attempts before those of Failure.History
 	stage    deadletter.Stage
 	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
@@ -118,7 +120,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 		Attempts:      f.Attempts,
 		FirstFailedAt: f.First,
 		LastFailedAt:  f.Last,
-		History:       attempts.Latest(append(l.Failure.History, f.History...)),
+		History:       slices.Clone(f.History), // its texts will be masked
 	}
 }
 
@@ -303,13 +305,39 @@ type entry struct {
 	Error string `json:"error,omitempty"`
 }
 
-// encodeHistory writes the attempts as a JSON array of entries in one line, because some transports turn a newline into
-// a space. The oldest go first if the line does not fit.
-func encodeHistory(history []classify.Attempt, limit int) string {
+// readHistory moves what is written of earlier attempts into the failure.
+func (l *Letter) readHistory() {
+	l.Failure.History = attempts.Latest(append(decodeHistory(l.history), l.Failure.History...))
+	l.history = ""
+}
+
+const nextEntry = `,{"at":"`
+
+// appendHistory appends a written history, each entry with a comma before it. What is written otherwise than
+// encodeHistory does is read first.
+func appendHistory(line []byte, written string) []byte {
+	if written == "" {
+		return line
+	}
+	from := len(line)
+	line = append(line, written...)
+	if !strings.HasPrefix(written, "["+nextEntry[1:]) || !strings.HasSuffix(written, "}]") || !json.Valid(line[from:]) {
+		if written = encodeHistory("", decodeHistory(written), maxHistory); written == "" {
+			return line[:from]
+		}
+		line = append(line[:from], written...)
+	}
+	line[from] = ','
+	return line[:len(line)-1]
+}
+
+// encodeHistory writes the attempts, behind those that are written, as a JSON array of entries in one line, because some
+// transports turn a newline into a space. The oldest go first if there are too many, or the line does not fit.
+func encodeHistory(written string, history []classify.Attempt, limit int) string {
 	var room [512]byte
-	line, behind := room[:0], 0 // the first attempt that fits has its bracket or comma at behind
+	line, behind := appendHistory(room[:0], written), 0 // the first attempt that fits has its bracket or comma at behind
 	for _, a := range history {
-		line = append(line, ",{\"at\":\""...)
+		line = append(line, nextEntry...)
 		line = a.At.UTC().AppendFormat(line, time.RFC3339Nano)
 		line = append(append(append(line, `","class":"`...), a.Class.String()...), '"')
 		if a.Error != "" {
@@ -317,8 +345,9 @@ func encodeHistory(history []classify.Attempt, limit int) string {
 		}
 		line = append(line, '}')
 	}
-	for len(line)-behind+1 > limit {
-		next := bytes.Index(line[min(behind+1, len(line)):], []byte(",{\"at\":\""))
+	entries := bytes.Count(line, []byte(nextEntry))
+	for ; entries > attempts.Kept || len(line)-behind+1 > limit; entries-- {
+		next := bytes.Index(line[min(behind+1, len(line)):], []byte(nextEntry))
 		if next < 0 {
 			return ""
 		}

@@ -89,7 +89,7 @@ func (q *Queue) publish(ctx context.Context, l *Letter, source string, sinks []S
 		}
 		var refused []Sink
 		for i, sink := range sinks {
-			why, err := q.publishTo(ctx, sink, *l, form, q.encoder(*l, form, subscriber))
+			why, err := q.publishTo(ctx, sink, l, form, q.encoder(l, form, subscriber))
 			if err == nil {
 				q.logForm(l, sink, form, refusals)
 				l.DeadLetterTopic = sink.Topic
@@ -125,7 +125,7 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 	if form == plain {
 		event = logging.LetterPlain
 	}
-	fields := q.fields(*l)
+	fields := q.fields(l)
 	fields[logging.DeadLetterTopic], fields["form"] = sink.Topic, form.String()
 	event.Write(q.config.Logger, errors.Join(refusals...), fields)
 }
@@ -133,12 +133,15 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 // encoder returns what encodes l in a form, for a context and its trace. Values of the context go along, for publishers
 // that join a transaction; the end of the source's context does not, because some pub/subs hand contexts on to the
 // consumer.
-func (q *Queue) encoder(l Letter, form rawForm,
+func (q *Queue) encoder(l *Letter, form rawForm,
 	subscriber string) func(context.Context, string, limits) *message.Message {
 	return func(ctx context.Context, trace string, limits limits) *message.Message {
 		var msg *message.Message
+		l := l
 		if trace != "" {
-			l.Trace = trace
+			own := *l
+			own.Trace = trace
+			l = &own
 		}
 		switch form {
 		case whole:
@@ -158,7 +161,7 @@ func (q *Queue) encoder(l Letter, form rawForm,
 
 // publishTo tries one sink. After refusals for size it offers less and less of the letter. It reports whether the sink
 // refuses the letter for what it is, and so each time.
-func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm,
+func (q *Queue) publishTo(ctx context.Context, sink Sink, l *Letter, form rawForm,
 	encoded func(context.Context, string, limits) *message.Message) (why refusal, err error) {
 	steps, sizeRefusals := q.limits.shrinking(form), 0
 	var waits backoff.BackOff
@@ -174,7 +177,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l Letter, form rawForm
 		err = fmt.Errorf("poison: publish to %q: %w", logged(sink.Topic), err)
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() {
-				hook(ctx, l, q.config.Privacy.Error(err))
+				hook(ctx, *l, q.config.Privacy.Error(err))
 			})
 		}
 		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
@@ -226,20 +229,20 @@ func (q *Queue) traced() traced.By {
 }
 
 // operation is one publishing of a letter.
-func (q *Queue) operation(ctx context.Context, sink Sink, l Letter, number int) observe.Operation {
+func (q *Queue) operation(ctx context.Context, sink Sink, l *Letter, number int) *observe.Operation {
 	if q.config.Tracer == nil {
-		return observe.Operation{}
+		return nil
 	}
-	earlier := l.Trace // of what brought the message here
-	l.DeadLetterTopic = sink.Topic
-	return observe.Operation{
+	placed := *l
+	placed.DeadLetterTopic = sink.Topic
+	return &observe.Operation{
 		Kind: observe.DeadLetter, Topic: l.Origin.Topic, Handler: l.Origin.Handler, To: sink.Topic,
 		Client: sink.Publisher,
 		ID:     l.Original.UUID, Message: l.Original, Number: number, Redrives: l.Redrive.Count,
 		Attempts: l.Failure.Attempts,
-		Verdict:  classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: l,
+		Verdict:  classify.Verdict{Class: l.Failure.Class, Reason: l.Failure.Reason}, Letter: placed,
 		Parent:  chain.TraceOf(ctx),
-		Earlier: earlier,
+		Earlier: l.Trace, // of what brought the message here
 	}
 }
 
@@ -295,7 +298,7 @@ const (
 )
 
 // raw encodes the letter in a form that any sink takes: id and payload, and metadata of printable ASCII alone.
-func (l Letter) raw(form rawForm, budget int) *message.Message {
+func (l *Letter) raw(form rawForm, budget int) *message.Message {
 	original := l.Original
 	msg := message.NewMessageWithContext(original.Context(), rawID(original.UUID), original.Payload)
 	l.markSealed(msg)
@@ -312,7 +315,7 @@ func (l Letter) raw(form rawForm, budget int) *message.Message {
 
 // plain returns the message as it came. All that is added is the count of redrives, which came with it. A letter that
 // failed in its own consumer stays a letter.
-func (l Letter) plain() *message.Message {
+func (l *Letter) plain() *message.Message {
 	if l.parked != nil {
 		return l.parked.Copy()
 	}

@@ -331,7 +331,8 @@ func (i inside) ForStage(original *message.Message, failure *classify.Failure, n
 	l := i.queue.letter(original, failure, source, false)
 	l.stage = deadletter.Stage{Number: number, DueAt: due, HoldUntil: holdUntil}
 	// what reads as exhausted by default is not yet
-	l.Failure.Reason = i.queue.config.Privacy.Text(failure.Verdict.Reason)
+	l.Failure.Reason = failure.Verdict.Reason
+	i.queue.maskTexts(&l.Failure)
 	msg := l.encode(limits{total: i.queue.limits.total, description: 256, history: i.queue.limits.history})
 	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))
 	return msg

@@ -18,7 +18,7 @@ import (
 // sealedVersion is the value of KeySealed.
 const sealedVersion = "1"
 
-func (l Letter) markSealed(msg *message.Message) {
+func (l *Letter) markSealed(msg *message.Message) {
 	if l.Sealed {
 		msg.Metadata[KeySealed] = sealedVersion
 	}
@@ -38,7 +38,7 @@ func (l *Letter) readSealed(r reader) {
 }
 
 // binding says which letter it is, by what each of its forms and copies keeps.
-func (l Letter) binding() envelope.Binding {
+func (l *Letter) binding() envelope.Binding {
 	b := envelope.Binding{Topic: l.Origin.Topic, ID: rawID(l.Original.UUID), Redrives: l.Redrive.Count}
 	if len(b.Topic) > maxIdentity { // a letter cannot carry it
 		b.Topic = ""
@@ -93,7 +93,8 @@ func sealMessage(ctx context.Context, s *seal.Sealer,
 		}
 	}
 	sealed.Metadata[KeySealed] = sealedVersion
-	sealed.Payload, err = s.Inside().Seal(ctx, Read(sealed).binding(), c) // as Open will read it
+	as := Read(sealed)
+	sealed.Payload, err = s.Inside().Seal(ctx, as.binding(), c) // as Open will read it
 	if err != nil {
 		return nil, false, fmt.Errorf("poison: seal letter: %w", err)
 	}

@@ -118,18 +118,20 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	}
 	subscriber := message.SubscriberNameFromCtx(ctx)
 	l := q.letter(msg, failure, source, deadLetter)
+	l.readHistory()
+	q.maskTexts(&l.Failure)
 	q.maskMetadata(l.Original.Metadata)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
 		q.log(logging.Discarded, failure, l)
-		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, l)
+		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, *l)
 		return nil
 	}
 	publish := func() error {
-		if err := q.seal(ctx, &l); err != nil {
+		if err := q.seal(ctx, l); err != nil {
 			return err
 		}
-		return q.publish(chain.Returning(ctx), &l, source.Topic, to.sinks, subscriber)
+		return q.publish(chain.Returning(ctx), l, source.Topic, to.sinks, subscriber)
 	}
 	var err error
 	if c == nil {
@@ -150,18 +152,18 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	}
 	chain.Placed(failure)
 	q.log(logging.DeadLettered, failure, l)
-	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, l)
+	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, *l)
 	return nil
 }
 
-func (q *Queue) unplaced(ctx context.Context, l Letter, err error) {
+func (q *Queue) unplaced(ctx context.Context, l *Letter, err error) {
 	if hook := q.config.Hooks.OnUnplaced; hook != nil {
-		safecall.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, l, q.config.Privacy.Error(err)) })
+		safecall.Hook(q.config.Logger, "poison.OnUnplaced", func() { hook(ctx, *l, q.config.Privacy.Error(err)) })
 	}
 }
 
-// letter makes the letter of msg, which it owns.
-func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source naming.Source, deadLetter bool) Letter {
+// letter makes the letter of msg, which it owns. It masks no text, and leaves the earlier history as it is written.
+func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source naming.Source, deadLetter bool) *Letter {
 	packed := msg.Metadata[KeyOriginalMetadata]
 	var parked *message.Message
 	if deadLetter {
@@ -183,7 +185,6 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source n
 	if chain.ReentryOf(msg.Context()) != nil {
 		l.Failure.goOn(earlier)
 	}
-	q.maskTexts(&l.Failure)
 	return l
 }
 
@@ -254,7 +255,7 @@ func (q *Queue) hook(name string, hook func(context.Context, Letter), ctx contex
 }
 
 // cause returns the error of the handler as a log line may have it: bounded and masked.
-func (q *Queue) cause(failure *classify.Failure, l Letter) error {
+func (q *Queue) cause(failure *classify.Failure, l *Letter) error {
 	if failure.Verdict.Description == "" { // then the letter has the text of the error, masked
 		return logging.Cause(l.Failure.Description)
 	}
@@ -267,7 +268,7 @@ func (q *Queue) causeOf(err error) error {
 }
 
 // log writes a line about a letter. The fields are a good part of what a letter costs.
-func (q *Queue) log(event *logging.Event, failure *classify.Failure, l Letter) {
+func (q *Queue) log(event *logging.Event, failure *classify.Failure, l *Letter) {
 	line, due := event.At(q.config.Logger, l.Origin.Topic, l.Origin.Handler, l.Failure.Class.String(), l.Failure.Reason,
 		l.DeadLetterTopic)
 	if due {
@@ -276,7 +277,7 @@ func (q *Queue) log(event *logging.Event, failure *classify.Failure, l Letter) {
 }
 
 // fields are those of a log line about a letter: never its payload.
-func (q *Queue) fields(l Letter) logging.Fields {
+func (q *Queue) fields(l *Letter) logging.Fields {
 	return logging.Fields{
 		logging.MessageID:       l.Original.UUID,
 		logging.Topic:           l.Origin.Topic,

@@ -74,7 +74,7 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		}
 		op := r.operation(ctx, kind, publisher, l, topic, attempt)
 		op.Message = original
-		err = r.traced().PublishMasked(chain.Returning(context.Background()), op, shown,
+		err = r.traced().PublishMasked(chain.Returning(context.Background()), &op, shown,
 			func(in context.Context, its string) error {
 				trace = its
 				msg := build(tooLarge, trace)
@@ -168,7 +168,7 @@ func (r *rules) settlement(l poison.Letter, client any, outcome, trace string, m
 	}
 	op := operationOn(observe.Settle, l)
 	op.To, op.Client, op.Outcome, op.Parent = l.DeadLetterTopic, client, outcome, trace
-	return r.traced().PublishMasked(context.Background(), op, shown, func(in context.Context, _ string) error {
+	return r.traced().PublishMasked(context.Background(), &op, shown, func(in context.Context, _ string) error {
 		return mark(in)
 	})
 }

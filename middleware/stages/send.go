@@ -208,7 +208,7 @@ func (s *Stages) traced(c *chain.Call, to *stageTopic, failure *classify.Failure
 	if s.config.Tracer == nil {
 		return publish()
 	}
-	op := observe.Operation{
+	op := &observe.Operation{
 		Kind: observe.Stage, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
 		To: to.topic, Client: client, ID: c.ID(), Message: c.Msg, Stage: number, Attempts: failure.Attempts,
 		Verdict: s.inside.Shown(failure.Verdict), Redrives: poison.Read(msg).Redrive.Count, Parent: c.Trace,

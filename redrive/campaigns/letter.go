@@ -179,7 +179,8 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 	waits := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(publishBackoff), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
 	for attempt, tooLarge := 1, 0; ; attempt++ {
-		err := f.traced().Publish(chain.Returning(context.Background()), f.operation(ctx, l, topic, attempt),
+		op := f.operation(ctx, l, topic, attempt)
+		err := f.traced().Publish(chain.Returning(context.Background()), &op,
 			func(in context.Context, trace string) error {
 				l := l
 				if trace != "" {

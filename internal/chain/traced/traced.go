@@ -66,18 +66,18 @@ var errUnfinished = errors.New("the publisher did not return")
 
 // Publish calls publish as an operation. With a Tracer, publish gets the context and the trace that the message is to
 // carry, otherwise ctx and "".
-func (b By) Publish(ctx context.Context, op observe.Operation,
+func (b By) Publish(ctx context.Context, op *observe.Operation,
 	publish func(ctx context.Context, trace string) error) error {
 	return b.PublishMasked(ctx, op, nil, publish)
 }
 
 // PublishMasked is Publish with the text of an error as text returns it.
-func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(error) string,
+func (b By) PublishMasked(ctx context.Context, op *observe.Operation, text func(error) string,
 	publish func(ctx context.Context, trace string) error) (err error) {
 	if b.Tracer == nil {
 		return publish(ctx, "")
 	}
-	in, began := b.Begin(ctx, &op)
+	in, began := b.Begin(ctx, op)
 	if !began {
 		return publish(ctx, "")
 	}
@@ -87,7 +87,7 @@ func (b By) PublishMasked(ctx context.Context, op observe.Operation, text func(e
 		if err != nil && text != nil {
 			end.Text = text(err)
 		}
-		b.End(in, &op, end)
+		b.End(in, op, end)
 	}()
 	err = publish(in, b.Trace(in))
 	return err
