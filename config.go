@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -386,8 +387,8 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 	if len(delays) == 0 {
 		delays = []time.Duration{5 * time.Second, time.Minute, 10 * time.Minute}
 	}
-	keys := sequence.KeysOf(receiver)
-	store, err := keys.Open(ctx)
+	keys := keytable.ReceiverOf(receiver)
+	store, err := sequence.Beside(ctx, keys)
 	if err != nil {
 		return fmt.Errorf("Config.Ordered: %w", err)
 	}

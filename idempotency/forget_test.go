@@ -44,7 +44,7 @@ func TestForget(t *testing.T) {
 			}
 			return all
 		}
-		eraser := store.(keytable.Eraser)
+		eraser := store.(keytable.Keeper).Keys()
 		for _, step := range []struct {
 			f                keytable.Forgetting
 			keys, held, says int

@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -119,16 +119,16 @@ func (c *ReceiverConfig) validate(store Store) error {
 
 // What other packages of Spillway need of this part, in one value for each of them.
 type (
-	link  = chain.Link
-	owned = outage.Owned
-	keyed = sequence.Keyed
+	link     = chain.Link
+	owned    = outage.Owned
+	received = keytable.Received
 )
 
 // Receiver applies each message once. It is safe for concurrent use by any number of handlers.
 type Receiver struct {
 	link
 	owned
-	keyed
+	received
 	config  ReceiverConfig
 	store   Store
 	keys    keys
@@ -149,7 +149,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	r.link = chain.LinkOf(r.step)
 	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", Away: storeAway,
 		Logger: config.Logger})
-	r.owned, r.keyed = outage.OwnedBy(r.keeper), sequence.KeyedBy(sequenced{r})
+	r.owned, r.received = outage.OwnedBy(r.keeper), keytable.ReceivedBy(sequenced{r})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {
 		r.pool.db = pooled.pool()
 	}

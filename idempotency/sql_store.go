@@ -19,7 +19,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
@@ -125,10 +124,7 @@ type sqlStore struct {
 	mysql    *mysqlclaim.Store // on MySQL and MariaDB
 }
 
-var (
-	_ keytable.Eraser = (*sqlStore)(nil)
-	_ sequence.Eraser = (*sqlStore)(nil)
-)
+var _ keytable.Keeper = (*sqlStore)(nil)
 
 // Consumer returns the identity of a handler's keys. See Store.
 func (s *sqlStore) Consumer(handler string) string {
@@ -203,20 +199,8 @@ func (s *sqlStore) Purge(ctx context.Context, before time.Time, limit int) (int,
 	return keytable.Purge(ctx, s.on, before.UnixMilli(), limit)
 }
 
-// Forget is for package erasure. See keytable.Eraser.
-func (s *sqlStore) Forget(ctx context.Context, f keytable.Forgetting) (keys, held int, err error) {
-	return keytable.Forget(ctx, s.on, s.service, f)
-}
-
-// CountOutputs is for package erasure. See keytable.Eraser.
-func (s *sqlStore) CountOutputs(ctx context.Context, except []string) (int, error) {
-	return keytable.CountOutputs(ctx, s.on, s.service, except)
-}
-
-// EraseParked is for package erasure. See sequence.Eraser.
-func (s *sqlStore) EraseParked(ctx context.Context, e sequence.Erasing) (int, error) {
-	return sequence.Erase(ctx, s.on, s.service, e)
-}
+// Keys is for those who need more of the table than a receiver does: packages erasure and sequence.
+func (s *sqlStore) Keys() keytable.Keys { return keytable.Keys{On: s.on, Service: s.service} }
 
 // Ping returns an error if the database does not answer. A receiver asks when a connection was lost.
 func (s *sqlStore) Ping(ctx context.Context) error { return s.on.DB().PingContext(ctx) }

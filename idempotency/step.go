@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
@@ -50,8 +50,8 @@ func (r *Receiver) handle(c *chain.Call, next handler) ([]*message.Message, erro
 		}
 		return next(c)
 	}
-	if d := sequence.Of(c); d != nil {
-		entry.place = d.Place(c.Msg)
+	if at, ok := c.Sequence().(keytable.Placer); ok {
+		entry.place = at.Place(c.Msg)
 	}
 	wait := waitContext(c)
 	if r.config.Lease > 0 {

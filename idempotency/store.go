@@ -13,7 +13,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
@@ -212,33 +211,29 @@ func sameStore(a, b Store) bool {
 // sequenced is a Receiver as package sequence sees it.
 type sequenced struct{ of *Receiver }
 
-// Open refuses what cannot keep an order: see package sequence.
-func (s sequenced) Open(ctx context.Context) (*sequence.Store, error) {
+// Keys refuses what cannot keep an order: see package sequence.
+func (s sequenced) Keys() (none keytable.Keys, joins bool, err error) {
 	r := s.of
 	if r.config.Lease > 0 {
-		return nil, fmt.Errorf("ReceiverConfig.Lease is %s: a lease ends while its holder is stopped, so an effect could "+
+		return none, false, fmt.Errorf("ReceiverConfig.Lease is %s: a lease ends while its holder is stopped, so an effect could "+
 			"come late; leave Lease out, and write through idempotency.Tx", r.config.Lease)
 	}
 	if r.config.Version != nil {
-		return nil, errors.New("ReceiverConfig.Version is set: a message that ended without an effect is known by a key of " +
+		return none, false, errors.New("ReceiverConfig.Version is set: a message that ended without an effect is known by a key of " +
 			"its own; leave Version out")
 	}
 	for handler, key := range r.config.Handlers {
 		if key.Version != nil {
-			return nil, fmt.Errorf("ReceiverConfig.Handlers[%q].Version is set: a message that ended without an effect is "+
+			return none, false, fmt.Errorf("ReceiverConfig.Handlers[%q].Version is set: a message that ended without an effect is "+
 				"known by a key of its own; leave Version out", handler)
 		}
 	}
 	store, joins := beside(r.store)
 	if store == nil {
-		return nil, fmt.Errorf("the store of keys is a %T, and messages wait beside their keys: use a store of "+
+		return none, false, fmt.Errorf("the store of keys is a %T, and messages wait beside their keys: use a store of "+
 			"idempotency.NewStore, pgxstore.New or wmsql.Join", r.store)
 	}
-	parked, err := sequence.NewStore(ctx, store.on.DB(), store.service)
-	if err == nil && joins {
-		parked.Join()
-	}
-	return parked, err
+	return store.Keys(), joins, nil
 }
 
 // beside returns the store whose table of keys parked messages are beside, or nil. joins says that keys are written in
@@ -252,13 +247,13 @@ func beside(store Store) (_ *sqlStore, joins bool) {
 }
 
 // Key returns how the message is recognised.
-func (s sequenced) Key(ctx context.Context, msg *message.Message) (sequence.Key, error) {
+func (s sequenced) Key(ctx context.Context, msg *message.Message) (keytable.Key, error) {
 	entry, err := s.of.entry(ctx, msg)
-	return sequence.Key{Consumer: entry.Consumer, ID: entry.ID, Fingerprint: entry.Fingerprint}, err
+	return keytable.Key{Consumer: entry.Consumer, ID: entry.ID, Fingerprint: entry.Fingerprint}, err
 }
 
 // Settle writes that the message ended without an effect. If it has had one, it returns the recorded outputs.
-func (s sequenced) Settle(ctx context.Context, key sequence.Key,
+func (s sequenced) Settle(ctx context.Context, key keytable.Key,
 	place keytable.Place) (out []*message.Message, applied bool, err error) {
 	store, joins := beside(s.of.store)
 	if store == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -27,7 +28,7 @@ func (s *shop) park(keys ...string) {
 		testkit.NoError(s.t, store.Park(s.t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 3}, &sequence.Row{
 			Lane: sequence.LaneOf([]byte(key)), RecordKey: []byte(key), Position: int64(position), Msg: msg,
 			Held: strings.HasPrefix(key, "held"), Fingerprint: sequence.FingerprintOf(msg), SentAt: failedAt,
-			Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}}, wait))
+			Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}}, wait))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -193,7 +194,7 @@ func (s *story) leaveParked(ctx context.Context) error {
 		if err := parked.Park(ctx, sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
 			Lane: []byte(key), RecordKey: []byte(key), Position: int64(position),
 			Fingerprint: sequence.FingerprintOf(msg),
-			SentAt:      time.Now(), Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg,
+			SentAt:      time.Now(), Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg,
 			Held: key == "customer-2",
 		}, 0); err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -180,7 +181,7 @@ func TestSequencesStand(t *testing.T) {
 		msg := message.NewMessage("id-"+row.key, nil)
 		testkit.NoError(t, store.Park(t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 7}, &sequence.Row{
 			Lane: []byte(row.key), RecordKey: []byte(row.key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg), Msg: msg,
-			Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Held: row.held}, row.wait))
+			Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Held: row.held}, row.wait))
 	}
 	var in inbox
 	start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Service: "shop", DB: db}, nil, func(n *notify.Notifier) {

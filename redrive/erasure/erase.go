@@ -31,7 +31,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 	e := erasing{Stores: stores, request: &request,
 		report:    Report{Selector: erasedtext.Selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
-	e.eraser, _ = stores.Keys.(keytable.Eraser)
+	e.keeper, _ = stores.Keys.(keytable.Keeper)
 	err := e.record(ctx, "began")
 	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.parked, e.letters,
 		e.unsearched} {
@@ -54,7 +54,7 @@ type erasing struct {
 	Stores
 	request   *Request
 	report    Report
-	eraser    keytable.Eraser     // of Keys, or nil
+	keeper    keytable.Keeper     // Keys, or nil
 	forgotten map[string]struct{} // ids whose keys were looked for
 }
 
@@ -105,11 +105,10 @@ func (e *erasing) delayed(ctx context.Context) error {
 
 // parked erases what waits in the order of its key, beside the keys. It counts as delayed.
 func (e *erasing) parked(ctx context.Context) error {
-	parked, ok := e.Stores.Keys.(sequence.Eraser)
-	if !ok {
+	if e.keeper == nil {
 		return nil
 	}
-	n, err := parked.EraseParked(ctx, sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun,
+	n, err := sequence.Erase(ctx, e.keeper.Keys(), sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun,
 		Removed: e.keys})
 	e.report.Delayed += n
 	e.progress()
@@ -137,7 +136,7 @@ func (r *Request) matches(id string, metadata map[string]string) bool {
 
 // keys forgets the keys of messages, once each.
 func (e *erasing) keys(ctx context.Context, ids []string) error {
-	if e.eraser == nil {
+	if e.keeper == nil {
 		return nil
 	}
 	var keys []string
@@ -150,7 +149,7 @@ func (e *erasing) keys(ctx context.Context, ids []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	n, held, err := e.eraser.Forget(ctx,
+	n, held, err := e.keeper.Keys().Forget(ctx,
 		keytable.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
 	e.report.Keys, e.report.KeysInHand = e.report.Keys+n, e.report.KeysInHand+held
 	e.progress()
@@ -177,8 +176,8 @@ func (e *erasing) unsearched(ctx context.Context) error {
 	if len(e.request.Metadata) == 0 {
 		return nil
 	}
-	if e.eraser != nil {
-		n, err := e.eraser.CountOutputs(ctx, slices.Collect(maps.Keys(e.forgotten)))
+	if e.keeper != nil {
+		n, err := e.keeper.Keys().CountOutputs(ctx, slices.Collect(maps.Keys(e.forgotten)))
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func (s *Stores) validate() error {
 		return errors.New("erasure: Stores.Letters is nil: the record of the erasure is there; check the error of " +
 			"letters.NewStore")
 	}
-	if _, ok := s.Keys.(keytable.Eraser); s.Keys != nil && !ok {
+	if _, ok := s.Keys.(keytable.Keeper); s.Keys != nil && !ok {
 		return fmt.Errorf("erasure: Stores.Keys is a %T: use one of idempotency.NewStore or pgxstore.New", s.Keys)
 	}
 	return nil

@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/settings"
 )
 
@@ -29,7 +30,7 @@ import (
 type Config struct {
 	Delays  []time.Duration // of a message that fails again and again
 	Hold    bool            // one that fails for good lets its sequence stand
-	Keys    sequence.Keys
+	Keys    keytable.Receiver
 	Store   *sequence.Store
 	Inside  deadletter.Inside // of the queue
 	StageOf func(*message.Message) deadletter.Stage
@@ -207,7 +208,7 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 	original := c.Original()
 	key, err := p.config.Keys.Key(c.Ctx, original)
 	if err != nil { // it never has an effect, so its key need not stay
-		key = sequence.Key{}
+		key = keytable.Key{}
 	}
 	err = p.sink.Do(c.PlaceContext(), c, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), maxPark)

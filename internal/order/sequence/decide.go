@@ -150,23 +150,18 @@ type Erasing struct {
 	Removed func(ctx context.Context, ids []string) error
 }
 
-// Eraser is a store of keys beside which messages are parked.
-type Eraser interface {
-	// EraseParked removes messages, settles their keys, and returns how many there were.
-	EraseParked(ctx context.Context, e Erasing) (n int, err error)
-}
-
 // eraseAtOnce is how many rows are looked at in one statement.
 const eraseAtOnce = 500
 
-// Erase is for an Eraser of the service.
-func Erase(ctx context.Context, db *database.Database, service string, e Erasing) (n int, err error) {
+// Erase removes messages that are parked beside keys, settles their keys, and returns how many there were.
+func Erase(ctx context.Context, beside keytable.Keys, e Erasing) (n int, err error) {
+	db := beside.On
 	if there, err := db.Has(ctx, table); err != nil || !there {
 		return 0, err
 	}
 	for last, more := int64(0), true; more; {
 		var found []erased
-		if found, last, more, err = chosen(ctx, db, service, last, e.Match); err != nil {
+		if found, last, more, err = chosen(ctx, db, beside.Service, last, e.Match); err != nil {
 			break
 		}
 		var ids []string

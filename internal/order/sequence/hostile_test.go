@@ -30,7 +30,7 @@ func rowOf(key []byte, position int64, id, payload string) *sequence.Row {
 	msg := watermill.NewMessage(id, []byte(payload))
 	msg.Metadata.Set("customer", "ann\x00\xff")
 	return &sequence.Row{Lane: sequence.LaneOf(key), Position: position, Fingerprint: sequence.FingerprintOf(msg), RecordKey: key, Msg: msg,
-		SentAt: time.UnixMilli(1234567), Key: sequence.Key{Consumer: "shop/billing", ID: id}}
+		SentAt: time.UnixMilli(1234567), Key: keytable.Key{Consumer: "shop/billing", ID: id}}
 }
 
 // Conventions, bad input: keys of any bytes and up to 1 MiB are sequences of their own, and come back as they were.
@@ -133,7 +133,7 @@ func TestErase(t *testing.T) {
 		}
 		erasing := sequence.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
 		for _, left := range []int{4, 3} {
-			testkit.Returns(t, 1)(sequence.Erase(t.Context(), on, "shop", erasing))
+			testkit.Returns(t, 1)(sequence.Erase(t.Context(), keytable.Keys{On: on, Service: "shop"}, erasing))
 			testkit.Equal(t, "rows", len(testkit.Must(s.Heads(t.Context(), source, []byte("a"), 10))), left)
 			erasing.DryRun = false
 		}

@@ -19,33 +19,26 @@ import (
 // Ordering is what a channel that keeps the order of keys has for it.
 type Ordering struct {
 	Store *Store
-	Keys  Keys
+	Keys  keytable.Receiver
 	// Open makes of a parked message what its handler gets, and returns the number of the delay that it has waited.
 	Open   func(*message.Message) (stage int)
 	Logger watermill.LoggerAdapter
 	Limits Limits
 }
 
-// Keys is a receiver, as sequences see it.
-type Keys interface {
-	// Open returns the store of parked messages beside the keys, or an error that names what cannot keep an order.
-	Open(ctx context.Context) (*Store, error)
-	// Key returns how a message is recognised, or an error if it has no key: then it never has an effect.
-	Key(ctx context.Context, msg *message.Message) (Key, error)
-	// Settle writes that a message ended without an effect. If it had one, it returns the outputs.
-	Settle(ctx context.Context, key Key, place keytable.Place) (out []*message.Message, applied bool, err error)
+// Beside returns the store of messages that are parked beside the keys of a receiver, or an error that names what cannot
+// keep an order.
+func Beside(ctx context.Context, receiver keytable.Receiver) (*Store, error) {
+	keys, joins, err := receiver.Keys()
+	if err != nil {
+		return nil, err
+	}
+	store, err := NewStore(ctx, keys.On.DB(), keys.Service)
+	if err == nil {
+		store.joins = joins
+	}
+	return store, err
 }
-
-// Keyed makes the type that embeds it a receiver to KeysOf.
-type Keyed struct{ keys Keys }
-
-// KeyedBy returns the Keyed of a receiver.
-func KeyedBy(keys Keys) Keyed { return Keyed{keys} }
-
-func (k Keyed) sequences() Keys { return k.keys }
-
-// KeysOf returns the keys of a receiver.
-func KeysOf(receiver interface{ sequences() Keys }) Keys { return receiver.sequences() }
 
 // Take is called by a subscriber that keeps the order of keys, with the context of Subscribe. It returns nil if no
 // channel asks for one.
@@ -126,12 +119,12 @@ func (d *Delivery) Place(msg *message.Message) keytable.Place {
 
 // Park lets the message wait behind what is parked of its sequence. original is the message as it arrived, and waiting
 // is what is kept of it. When Park has returned nil, the row is durable.
-func (d *Delivery) Park(ctx context.Context, original, waiting *message.Message, key Key, wait time.Duration) error {
+func (d *Delivery) Park(ctx context.Context, original, waiting *message.Message, key keytable.Key, wait time.Duration) error {
 	return d.park(ctx, original, &Row{Key: key, Msg: waiting}, wait)
 }
 
 // Hold is Park for a message that failed for good: its sequence stands until a person decides.
-func (d *Delivery) Hold(ctx context.Context, original, waiting *message.Message, key Key) error {
+func (d *Delivery) Hold(ctx context.Context, original, waiting *message.Message, key keytable.Key) error {
 	return d.park(ctx, original, &Row{Key: key, Msg: waiting, Held: true}, 0)
 }
 

@@ -29,7 +29,9 @@ type Store struct {
 	db         *database.Database
 	service    string
 	statements statements
-	joins      bool
+	// joins makes the store read and write in the transaction in which a subscriber consumes the message, if that is of
+	// the same *sql.DB. What is parked on another connection would stay when the message's transaction is rolled back.
+	joins bool
 }
 
 // NewStore makes or upgrades the table.
@@ -138,7 +140,7 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 		if row.RecordKey == nil && len(row.Lane) != alone {
 			row.RecordKey = []byte{}
 		}
-		row.Key = Key{Consumer: string(consumer), ID: string(keyID)}
+		row.Key = keytable.Key{Consumer: string(consumer), ID: string(keyID)}
 		row.Due, row.Held, row.SentAt = time.Now().Add(microseconds(due)), held != 0, time.UnixMicro(sent)
 		row.By, row.Why = string(by), string(why)
 		rows = append(rows, row)
@@ -210,12 +212,6 @@ func (s Source) hash(service string) string {
 	return string(sum[:])
 }
 
-// Key is how a receiver recognises a message.
-type Key struct {
-	Consumer, ID string
-	Fingerprint  []byte // of the payload, or nil
-}
-
 // Row is a parked message.
 type Row struct {
 	seq         int64
@@ -224,7 +220,7 @@ type Row struct {
 	Fingerprint []byte
 	Redrives    int64
 	SentAt      time.Time
-	Key         Key
+	Key         keytable.Key
 	RecordKey   []byte
 	Msg         *message.Message
 	Due         time.Time // by this process's clock
@@ -335,10 +331,6 @@ var table = keytable.Parked
 // columns of a row that is written, in the order of Row.args.
 const columns = `service, members, topic, part, source, lane, position, fingerprint, redrives, due_at, held, sent_at, consumer, key_id,
 record_key, bytes, id, metadata, payload`
-
-// Join makes the store read and write in the transaction in which a subscriber consumes the message, if that is of the
-// same *sql.DB. What is parked on another connection would stay when the message's transaction is rolled back.
-func (s *Store) Join() { s.joins = true }
 
 // Joins reports whether the store joins the transactions of a subscriber on db.
 func (s *Store) Joins(db *sql.DB) bool { return s.joins && s.db.DB() == db }

@@ -81,7 +81,7 @@ func (s *tables) key(m message) keytable.Row {
 func (s *tables) row(m message, held bool) *sequence.Row {
 	msg := watermill.NewMessage(m.id, nil)
 	return &sequence.Row{Lane: []byte(m.key), Position: int64(m.offset), Fingerprint: sequence.FingerprintOf(msg), Held: held,
-		Key: sequence.Key{Consumer: consumer, ID: m.id}, RecordKey: []byte(m.key), Msg: msg}
+		Key: keytable.Key{Consumer: consumer, ID: m.id}, RecordKey: []byte(m.key), Msg: msg}
 }
 
 func must(err error) { testkit.Must(0, err) }

@@ -13,17 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
-// Eraser is a store of keys that can forget what they keep of a message: a store of idempotency.NewStore or pgxstore.
-type Eraser interface {
-	// Forget takes the outputs and the fingerprint from keys, or removes the keys. An output that was not published yet
-	// is then never published. It returns how many keys there are, and how many others stay as they were because a
-	// handler has leased them.
-	Forget(ctx context.Context, f Forgetting) (keys, held int, err error)
-	// CountOutputs counts the keys of the store's service that have recorded outputs, apart from some. It reads all
-	// keys of the service, without their outputs, in small steps.
-	CountOutputs(ctx context.Context, except []string) (int, error)
-}
-
 // Forgetting says which keys are forgotten, and how.
 type Forgetting struct {
 	Keys   []string // of every handler of the store's service, as ReceiverConfig.Key returns them
@@ -39,8 +28,11 @@ const (
 	outputsAtOnce = 2000
 )
 
-// Forget is for an Eraser of the service. It takes transactions of at most 200 keys.
-func Forget(ctx context.Context, db *database.Database, service string, f Forgetting) (keys, held int, err error) {
+// Forget takes the outputs and the fingerprint from keys, or removes the keys, in transactions of at most 200 keys. An
+// output that was not published yet is then never published. It returns how many keys there are, and how many others
+// stay as they were because a handler has leased them.
+func (k Keys) Forget(ctx context.Context, f Forgetting) (keys, held int, err error) {
+	db := k.On
 	if db.Held(ctx) {
 		return 0, 0, fmt.Errorf("%s: forget keys: %w", db.Kind(), errHeld)
 	}
@@ -48,7 +40,7 @@ func Forget(ctx context.Context, db *database.Database, service string, f Forget
 	for i, key := range f.Keys {
 		ids[i] = database.Column(key)
 	}
-	consumers, err := consumersOf(ctx, db, service)
+	consumers, err := consumersOf(ctx, db, k.Service)
 	for _, consumer := range consumers {
 		for some := range slices.Chunk(ids, forgetAtOnce) {
 			if err != nil {
@@ -84,8 +76,10 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 	}
 }
 
-// CountOutputs is for an Eraser of the service. It reads ids alone, some at once.
-func CountOutputs(ctx context.Context, db *database.Database, service string, except []string) (n int, err error) {
+// CountOutputs counts the keys that have recorded outputs, apart from some. It reads all keys of the service, without
+// their outputs, in small steps.
+func (k Keys) CountOutputs(ctx context.Context, except []string) (n int, err error) {
+	db := k.On
 	if db.Held(ctx) {
 		return 0, fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), errHeld)
 	}
@@ -93,7 +87,7 @@ func CountOutputs(ctx context.Context, db *database.Database, service string, ex
 	for _, key := range except {
 		apart[database.Column(key)] = struct{}{}
 	}
-	consumers, err := consumersOf(ctx, db, service)
+	consumers, err := consumersOf(ctx, db, k.Service)
 	for _, consumer := range consumers {
 		last, seen, found := "", outputsAtOnce, 0
 		for err == nil && seen == outputsAtOnce {

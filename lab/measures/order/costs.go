@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 )
 
@@ -135,7 +136,7 @@ func laneOf(i int) []byte { return fmt.Appendf(nil, "key-%d", i) }
 func rowOf(i, keys int) *sequence.Row {
 	msg := harness.Numbered(i)
 	return &sequence.Row{Lane: laneOf(i % keys), RecordKey: laneOf(i % keys), Position: int64(i), SentAt: time.Now(),
-		Fingerprint: sequence.FingerprintOf(msg), Key: sequence.Key{Consumer: "bench", ID: msg.UUID}, Msg: msg}
+		Fingerprint: sequence.FingerprintOf(msg), Key: keytable.Key{Consumer: "bench", ID: msg.UUID}, Msg: msg}
 }
 
 // stock parks n messages: one by the store, of which the others are copies.

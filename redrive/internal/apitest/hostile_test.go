@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/console"
@@ -178,7 +179,7 @@ func TestTimes(t *testing.T) {
 	msg := message.NewMessage("order-1", nil)
 	testkit.NoError(t, store.Park(t.Context(), sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
 		Lane: sequence.LaneOf([]byte("customer-1")), Fingerprint: sequence.FingerprintOf(msg), SentAt: mad,
-		Key: sequence.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg}, time.Hour))
+		Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg}, time.Hour))
 	d.get("/sequences").want(t, http.StatusOK, "order-1")
 	d.get("/sequences/1").want(t, http.StatusOK, "order-1")
 	d.get("/breakers").want(t, http.StatusInternalServerError, operate.ProblemFailed, "JSON does not have")
