@@ -39,7 +39,7 @@ lane    = SPILLWAY_SERVICES_DIR=$(FOLDER)-$(1) $(foreach p,KAFKA_JARS NATS_FOLDE
   $(call port,KAFKA,19092,$(2)) $(call port,AMQP,19672,$(2)) $(call port,POSTGRES,19432,$(2)) $(call port,MYSQL,19306,$(2))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check services services-down tidy static format vet staticcheck unit allocs start \
+.PHONY: help demo test test-all check services services-down tidy static format vet staticcheck workflows unit allocs start \
   lane-brokers lane-columns lane-tables lane-stores api vulnerabilities release tag site
 
 help: ## list the targets
@@ -91,7 +91,9 @@ services-down: ## stop them
 tidy: ## go mod tidy in each module, which finds the others in the tree; floors only rise: write them lower by hand
 	@.ci/tidy
 
-static: format vet staticcheck
+static: format vet staticcheck workflows
+workflows:
+	@.ci/workflows
 format:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:" $$unformatted; exit 1; fi
 vet:
@@ -140,7 +142,7 @@ api: ## what changed in exported names since the last tag, or since BASE
 vulnerabilities: ## what Go's database of vulnerabilities says of what the modules call; without the database it says so, and passes
 	@.ci/vulnerabilities $(filter-out ./examples/...,$(TESTED))
 
-release: ## redrive of VERSION for each platform into dist: the same bytes for everyone, with checksums and an SBOM
+release: ## redrive of VERSION into dist, for each platform, as deb, rpm and for Homebrew: the same bytes for everyone, with checksums and an SBOM
 	@.ci/release $(VERSION)
 
 tag: ## what to tag for VERSION, after a check that each module builds as users get it; it makes no tag
