@@ -97,8 +97,8 @@ type unsettledConn struct {
 	of *unsettled
 
 	mu     sync.Mutex
-	asked  map[uint32]bool // correlation ids of questions for a coordinator
-	answer []byte          // what is left of one
+	asked  map[uint32]uint16 // the version of each question for a coordinator, by its correlation id
+	answer []byte            // what is left of one
 }
 
 const findCoordinator = 10
@@ -108,9 +108,9 @@ func (c *unsettledConn) Write(request []byte) (int, error) {
 	if len(request) >= 12 && binary.BigEndian.Uint16(request[4:]) == findCoordinator {
 		c.mu.Lock()
 		if c.asked == nil {
-			c.asked = map[uint32]bool{}
+			c.asked = map[uint32]uint16{}
 		}
-		c.asked[binary.BigEndian.Uint32(request[8:])] = true
+		c.asked[binary.BigEndian.Uint32(request[8:])] = binary.BigEndian.Uint16(request[6:])
 		c.mu.Unlock()
 	}
 	return c.Conn.Write(request)
@@ -127,10 +127,14 @@ func (c *unsettledConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		c.mu.Lock()
-		asked := c.asked[binary.BigEndian.Uint32(c.answer[4:])]
+		version, asked := c.asked[binary.BigEndian.Uint32(c.answer[4:])]
 		c.mu.Unlock()
-		if asked && c.of.refuses.Add(-1) >= 0 { // size, correlation id, throttle time
-			binary.BigEndian.PutUint16(c.answer[12:], uint16(sarama.ErrConsumerCoordinatorNotAvailable))
+		if asked && c.of.refuses.Add(-1) >= 0 {
+			at := 12 // behind size, correlation id and throttle time
+			if version >= 3 {
+				at++ // the header's tagged fields
+			}
+			binary.BigEndian.PutUint16(c.answer[at:], uint16(sarama.ErrConsumerCoordinatorNotAvailable))
 		}
 	}
 	n := copy(b, c.answer)
