@@ -181,7 +181,13 @@ func (h *handler) lacksMiddlewares() error {
 	if h.extends == nil || len(h.topics) == 0 {
 		return nil
 	}
-	if own := foreign.Middlewares(h.extends, h.name) - foreign.Middlewares(h.extends, h.inRouter()); own > 0 {
+	all, known := foreign.Middlewares(h.extends, h.name)
+	theirs, _ := foreign.Middlewares(h.extends, h.inRouter())
+	if !known {
+		return cannotExtend(h.name, errors.New("this version of Watermill does not show whether it has middlewares that its "+
+			"stages lack: use AddHandler instead, or the version of Watermill before"))
+	}
+	if own := all - theirs; own > 0 {
 		return cannotExtend(h.name, fmt.Errorf("it has %d middleware(s) of its own that its stages lack: "+
 			"add them after Extend, to the handler that Extend returns too", own))
 	}
@@ -198,7 +204,11 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 	if of.Kind() != reflect.Pointer {
 		return false
 	}
-	for _, has := range foreign.Subscribers(router) {
+	all, known := foreign.Subscribers(router)
+	if !known {
+		return true
+	}
+	for _, has := range all {
 		if has.Elem().Type() == reflect.TypeFor[*mixed]() {
 			has = has.Elem().Elem().FieldByName("Subscriber")
 		}

@@ -24,7 +24,7 @@ type Layer struct {
 const maxLayers = 32
 
 // Layers returns pub and the publishers that it decorates, outermost first. These are what its method Unwrap returns,
-// or without one, the publishers in its fields of interface types.
+// or without one, the publishers in its fields.
 func Layers(pub message.Publisher) []Layer {
 	var layers []Layer
 	look(reflect.ValueOf(pub), &layers)
@@ -60,8 +60,11 @@ func look(v reflect.Value, layers *[]Layer) {
 		return
 	}
 	for i := range v.NumField() {
-		if field := v.Field(i); field.Kind() == reflect.Interface && !field.IsNil() {
+		switch field := v.Field(i); field.Kind() {
+		case reflect.Interface:
 			look(field.Elem(), layers)
+		case reflect.Pointer, reflect.Struct:
+			look(field, layers)
 		}
 	}
 }
@@ -76,9 +79,12 @@ func As[T any](pub message.Publisher) (found T, ok bool) {
 	return found, false
 }
 
-// Hides returns the type of a publisher inside of pub that is a T, but is in an unexported field. Otherwise it returns
-// nil.
+// Hides returns the type of a publisher inside of pub that is a T, but is in an unexported field. It returns nil if
+// there is none, and if As finds a T.
 func Hides[T any](pub message.Publisher) reflect.Type {
+	if _, found := As[T](pub); found {
+		return nil
+	}
 	wanted := reflect.TypeFor[T]()
 	for _, layer := range Layers(pub) {
 		if layer.Publisher == nil && layer.Type.AssignableTo(wanted) {
@@ -88,32 +94,17 @@ func Hides[T any](pub message.Publisher) reflect.Type {
 	return nil
 }
 
-// ClosedTogether reports whether closing a closes b too, because they are one publisher. It looks through the
-// decorators that pass Close on: those of Watermill and Spillway, and structs whose Close is that of an embedded
-// publisher. Another decorator may keep a shared publisher open with its own Close.
+// ClosedTogether reports whether closing a may close b too, because one publisher is inside of both. A decorator whose
+// Close leaves the publisher inside open says so with a method Unwrap that returns nil.
 func ClosedTogether(a, b message.Publisher) bool {
-	for _, of := range passing(a) {
-		for _, other := range passing(b) {
+	for _, of := range Layers(a) {
+		for _, other := range Layers(b) {
 			if of.same(other) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-func passing(pub message.Publisher) []Layer {
-	layers := Layers(pub)
-	for i, layer := range layers {
-		t := layer.Type
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		if !foreign.PassesClose(t) {
-			return layers[:i+1]
-		}
-	}
-	return layers
 }
 
 func (l Layer) same(other Layer) bool {

@@ -91,7 +91,18 @@ func TestLayers(t *testing.T) {
 	testkit.Check(t, len(m.made) == 7, "asked %d times", len(m.made))
 }
 
-// Feature D4: one publisher is known behind the decorators that close it, and not behind those that may keep it open.
+// keepsOpen has a Close of its own, and saysSo says that it leaves what is inside open.
+type (
+	keepsOpen struct{ message.Publisher }
+	saysSo    struct{ keepsOpen }
+	points    struct{ *gochannel.GoChannel }
+	holds     struct{ points }
+)
+
+func (keepsOpen) Close() error           { return nil }
+func (saysSo) Unwrap() message.Publisher { return nil }
+
+// Feature D4: one publisher is known behind each decorator, unless the decorator says that it leaves it open.
 func TestClosedTogether(t *testing.T) {
 	ps := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	for name, c := range map[string]struct {
@@ -104,6 +115,10 @@ func TestClosedTogether(t *testing.T) {
 		"embedded":    {struct{ message.Publisher }{ps}, true},
 		"named":       {embeds{transformed(t, embeds{ps})}, true},
 		"pointer":     {&maker{Publisher: ps}, true},
+		"points":      {points{ps}, true},
+		"holds":       {&holds{points{ps}}, true},
+		"keeps open":  {keepsOpen{ps}, true},
+		"says so":     {saysSo{keepsOpen{ps}}, false},
 		"another":     {gochannel.NewGoChannel(gochannel.Config{}, nil), false},
 		"nil":         {nil, false},
 	} {

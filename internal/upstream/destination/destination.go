@@ -4,7 +4,6 @@ package destination
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -107,6 +106,11 @@ const swallowed = "its broker drops a message whose id it has had before, withou
 func CheckKeeps(pub message.Publisher, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
+	}
+	var unknown string
+	if isAny(pub, func(known *foreign.Publisher) bool { unknown = known.Unknown; return unknown != "" }) {
+		return fmt.Errorf("the publisher %T has no setting %s, by which Spillway sees whether its broker keeps each message: "+
+			"upgrade Spillway, or use the version of the publisher's module before", pub, unknown)
 	}
 	if isAny(pub, func(known *foreign.Publisher) bool { return known.Unconfirmed }) {
 		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and "+
@@ -218,22 +222,6 @@ func visit(pub message.Publisher, f func(known *foreign.Publisher, own message.P
 	for _, layer := range decorated.Layers(pub) {
 		if !f(publisherOf(layer.Value), layer.Publisher) {
 			return
-		}
-		if layer.Value.Kind() != reflect.Struct {
-			continue
-		}
-		for i := range layer.Value.NumField() { // one that is embedded by its pointer is no layer
-			field := layer.Value.Field(i)
-			if field.Kind() != reflect.Pointer || field.IsNil() {
-				continue
-			}
-			var own message.Publisher
-			if field.CanInterface() {
-				own, _ = field.Interface().(message.Publisher)
-			}
-			if !f(publisherOf(field.Elem()), own) {
-				return
-			}
 		}
 	}
 }

@@ -129,3 +129,12 @@ func TestProbe(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Promise P1, decision 28: a publisher that does not show whether its broker keeps each message is refused.
+func TestUnknownSettings(t *testing.T) {
+	publisherOf = func(reflect.Value) *foreign.Publisher { return &foreign.Publisher{Unknown: "config.Tracks"} }
+	t.Cleanup(func() { publisherOf = foreign.PublisherOf })
+	err := CheckKeeps(unsure{})
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "no setting config.Tracks") &&
+		strings.Contains(err.Error(), "upgrade Spillway"), "%v", err)
+}

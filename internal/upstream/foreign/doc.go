@@ -1,6 +1,8 @@
 // Package foreign is the one room for what the library knows of other modules without importing them: types by their
-// names, fields that are not exported, methods that the compiler wrote, private keys of contexts, and errors that have
-// nothing but a text.
+// names, fields that are not exported, private keys of contexts, and errors that have nothing but a text.
+//
+// One place uses unsafe: Open. The router wraps each subscriber in a decorator of Watermill's before any other code
+// sees it, so without Open the RedeliveryTime of no subscriber is known, Spillway's own included.
 //
 // One rule holds for versions. A row names a module path without the element of its major version, and the major
 // versions for which a test has shown that the row is right. A row is used for every major version: a check that no

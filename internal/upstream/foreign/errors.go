@@ -122,7 +122,7 @@ func ErrorOf(err error) Error {
 	return Error{}
 }
 
-func (e Error) view() view { return view{&e.known.row, e.v} }
+func (e Error) view() view { return view{row: &e.known.row, v: e.v} }
 
 // Code returns the code or number of an error, or 0. SQLite's is the primary code.
 func (e Error) Code() (code int64) {
@@ -203,7 +203,7 @@ func Severity(err error) string {
 	}
 	for i := range severities {
 		if severities[i].is(v.Type()) {
-			return view{&severities[i], v}.string("Severity")
+			return view{row: &severities[i], v: v}.string("Severity")
 		}
 	}
 	return ""

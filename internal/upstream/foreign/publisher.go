@@ -17,6 +17,9 @@ type Publisher struct {
 	Deduplicates bool
 	// Into is the topic that takes all messages, whatever topic they are for, or "".
 	Into string
+	// Unknown is a setting by which messages may be lost, and that the publisher does not have where the library looks
+	// for it; or "".
+	Unknown string
 
 	lengths func(topic string) int64
 }
@@ -39,12 +42,20 @@ var publishers = []struct {
 	}},
 	{row{watermillPath + "-redisstream", []int{1}, "pkg/redisstream", "Publisher"}, func(v view, p *Publisher) {
 		p.Creates = true
+		v.missed = &p.Unknown
 		p.lengths = v.redisLength
+		p.lengths("")
 	}},
 	{row{watermillPath + "-nats", []int{2}, "pkg/nats", "Publisher"}, func(v view, p *Publisher) {
+		provisions := v.bool("config", "JetStream", "AutoProvision")
+		v.missed = &p.Unknown
 		p.Unconfirmed = v.bool("config", "JetStream", "Disabled")
-		p.Looks = v.bool("config", "JetStream", "AutoProvision") && !p.Unconfirmed
-		p.Deduplicates = v.bool("config", "JetStream", "TrackMsgId") && v.natsHasIDs()
+		p.Looks = provisions && !p.Unconfirmed
+		tracks := "TrackMsgID" // since v2.2.0
+		if v.at("config", "JetStream", "TrackMsgId").IsValid() {
+			tracks = "TrackMsgId"
+		}
+		p.Deduplicates = v.bool("config", "JetStream", tracks) && v.natsHasIDs()
 	}},
 	{row{watermillPath + "-googlecloud", []int{1}, "pkg/googlecloud", "Publisher"}, func(v view, p *Publisher) {
 		p.Looks = !v.bool("config", "DoNotCheckTopicExistence")
@@ -59,7 +70,7 @@ func PublisherOf(v reflect.Value) *Publisher {
 	for i := range publishers {
 		if known := &publishers[i]; known.is(v.Type()) {
 			p := &Publisher{}
-			known.read(view{&known.row, v}, p)
+			known.read(view{row: &known.row, v: v}, p)
 			return p
 		}
 	}
@@ -139,7 +150,7 @@ func SubscriberOf(v reflect.Value) *Subscriber {
 		}
 		s := known.otherwise
 		if known.path != nil {
-			set := view{&known.row, v}.duration(known.path...)
+			set := view{row: &known.row, v: v}.duration(known.path...)
 			if set > 0 && (!known.most || set < s.After) {
 				s.After = set
 			}

@@ -3,7 +3,6 @@ package foreign
 import (
 	"context"
 	"reflect"
-	"runtime"
 	"strings"
 	"time"
 	"unsafe"
@@ -20,43 +19,49 @@ var (
 // CloseTimeout returns how long the router waits for its handlers when it closes, or 0 if it is not known. Watermill
 // does not export it.
 func CloseTimeout(router *message.Router) time.Duration {
-	return view{&routerRow, reflect.ValueOf(router).Elem()}.duration("config", "CloseTimeout")
+	return view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.duration("config", "CloseTimeout")
 }
 
-// Middlewares counts the middlewares that a handler of the router has for itself. Watermill does not export them.
-func Middlewares(router *message.Router, handler string) (n int) {
-	list, ok := view{&routerRow, reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
+// Middlewares counts the middlewares that a handler of the router has for itself, which Watermill does not export. It
+// returns false if they cannot be seen.
+func Middlewares(router *message.Router, handler string) (n int, known bool) {
+	list, ok := view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
 		return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct
 	}, "middlewares")
 	if !ok {
-		return 0
+		return 0, false
 	}
+	var missed string
 	for i := range list.Len() {
-		one := view{&middlewareRow, list.Index(i)}
+		one := view{&middlewareRow, list.Index(i), &missed}
 		if name, all := one.string("HandlerName"), one.bool("IsRouterLevel"); name == handler && !all {
 			n++
 		}
 	}
-	return n
+	return n, missed == ""
 }
 
 // Subscribers returns the subscribers of the router's handlers, which Watermill does not export: interface values that
-// can be read, but not called. The router must not run, because then handlers come and go.
-func Subscribers(router *message.Router) (all []reflect.Value) {
-	handlers, ok := view{&routerRow, reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
+// can be read, but not called. It returns false if they cannot be seen. The router must not run, because then handlers
+// come and go.
+func Subscribers(router *message.Router) (all []reflect.Value, known bool) {
+	handlers, ok := view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
 		return v.Kind() == reflect.Map
 	}, "handlers")
 	if !ok {
-		return nil
+		return nil, false
 	}
 	for each := handlers.MapRange(); each.Next(); {
-		one := view{&handlerRow, reflect.Indirect(each.Value())}
+		one := view{row: &handlerRow, v: reflect.Indirect(each.Value())}
 		has, ok := one.field(func(v reflect.Value) bool { return v.Kind() == reflect.Interface }, "subscriber")
-		if ok && !has.IsNil() {
+		if !ok {
+			return nil, false
+		}
+		if !has.IsNil() {
 			all = append(all, has)
 		}
 	}
-	return all
+	return all, true
 }
 
 // A router leaves what it knows in the contexts of messages, and Watermill exports only functions that read it. Two
@@ -102,62 +107,16 @@ func (r *reading) Value(key any) any {
 	return nil
 }
 
-const spillway = "github.com/watermill-spillway/spillway/"
-
-var (
-	subscriber = reflect.TypeFor[message.Subscriber]()
-	publisher  = reflect.TypeFor[message.Publisher]()
-	unwrapper  = reflect.TypeFor[interface{ Unwrap() message.Publisher }]()
-)
-
-func isWatermills(t reflect.Type) bool { return strings.HasPrefix(t.PkgPath()+"/", watermillPath+"/") }
+var subscriber = reflect.TypeFor[message.Subscriber]()
 
 // Open returns the field of one of Watermill's subscriber decorators in a way that its methods may be called. The
 // router puts such a decorator around each subscriber, and exports no way to what is inside. Another field is returned
 // as it is.
 func Open(of, field reflect.Value) reflect.Value {
-	if field.Type() != subscriber || !field.CanAddr() || !isWatermills(of.Type()) {
+	if field.Type() != subscriber || !field.CanAddr() || !strings.HasPrefix(of.Type().PkgPath()+"/", watermillPath+"/") {
 		return field
 	}
 	return reflect.NewAt(subscriber, unsafe.Pointer(field.UnsafeAddr())).Elem()
-}
-
-// PassesClose reports whether closing a decorator of type t, a struct, closes the publisher inside. It does for the
-// decorators of Watermill and Spillway, and for structs whose Close is that of an embedded publisher. Another decorator
-// may keep a shared publisher open with a Close of its own.
-func PassesClose(t reflect.Type) bool {
-	return isWatermills(t) || strings.HasPrefix(t.PkgPath()+"/", spillway) || promoted(t)
-}
-
-// promoted reports whether the struct t has the Close of the only publisher inside, which it embeds. The compiler
-// writes a promoted method, and names no file for it. If that cannot be seen, Close counts as the struct's own.
-func promoted(t reflect.Type) bool {
-	if t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(unwrapper) {
-		return false
-	}
-	embedded := 0
-	for i := range t.NumField() {
-		switch field := t.Field(i); {
-		case field.Anonymous && field.Type.Kind() == reflect.Interface && field.Type.Implements(publisher):
-			embedded++
-		case field.Anonymous || field.Type.Kind() == reflect.Interface:
-			return false
-		}
-	}
-	if embedded != 1 {
-		return false
-	}
-	method, ok := t.MethodByName("Close")
-	if !ok {
-		return false
-	}
-	code := runtime.FuncForPC(method.Func.Pointer())
-	if code == nil {
-		note(t.String(), "where its method Close is from")
-		return false
-	}
-	file, _ := code.FileLine(code.Entry())
-	return file == "<autogenerated>" // a Close of the pointer hides the embedded one from t's methods too
 }
 
 // added are what brokers and adapters add to a message when they deliver it again, and how its value looks. It is not

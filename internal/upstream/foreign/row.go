@@ -77,24 +77,34 @@ func majorOf(element string) (n int) {
 // view is a value of a row's type, behind its pointer. A field that is not there, or is of another kind, is a miss, and
 // reads as its zero value.
 type view struct {
-	row *row
-	v   reflect.Value
+	row    *row
+	v      reflect.Value
+	missed *string // the last miss, for a reader that must not go on without the field; or nil
 }
 
-func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
+// at returns the value of a field, which is not valid if the field is not there.
+func (s view) at(path ...string) reflect.Value {
 	v := s.v
 	for _, name := range path {
 		if v.Kind() != reflect.Struct {
-			v = reflect.Value{}
-			break
+			return reflect.Value{}
 		}
 		v = v.FieldByName(name)
 	}
-	if !v.IsValid() || !ok(v) {
-		note(s.row.String(), "the field "+strings.Join(path, "."))
-		return reflect.Value{}, false
+	return v
+}
+
+func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
+	v := s.at(path...)
+	if v.IsValid() && ok(v) {
+		return v, true
 	}
-	return v, true
+	name := strings.Join(path, ".")
+	note(s.row.String(), "the field "+name)
+	if s.missed != nil {
+		*s.missed = name
+	}
+	return reflect.Value{}, false
 }
 
 func (s view) bool(path ...string) bool {

@@ -48,7 +48,7 @@ func TestRowOfVersions(t *testing.T) {
 func TestFieldsOfAnotherShape(t *testing.T) {
 	s := settings{Name: 7}
 	s.config.On = true
-	v := view{&row{"module", nil, "", "settings"}, reflect.ValueOf(&s).Elem()}
+	v := view{row: &row{"module", nil, "", "settings"}, v: reflect.ValueOf(&s).Elem()}
 	if !v.bool("config", "On") || v.int("Name") != 7 || len(Take()) != 0 {
 		t.Error("what is there was not read")
 	}
@@ -57,5 +57,55 @@ func TestFieldsOfAnotherShape(t *testing.T) {
 	}
 	if misses := Take(); len(misses) != 3 { // each field once
 		t.Error(misses)
+	}
+}
+
+// Promise P1, decision 28: a publisher whose settings are not where the library looks for them may lose messages, and
+// says which one is missing. watermill-nats v2.2.0 renamed one.
+func TestPublishersOfAnotherShape(t *testing.T) {
+	type (
+		nats struct {
+			AutoProvision, Disabled, TrackMsgId bool
+		}
+		natsSince2_2 struct {
+			AutoProvision, Disabled, TrackMsgID bool
+		}
+		natsLater struct {
+			AutoProvision, Disabled, Tracks bool
+		}
+		config[T any] struct {
+			JetStream T
+			Marshaler any
+		}
+		redis struct {
+			Maxlens       map[string]int64
+			DefaultMaxlen int64
+		}
+		redisLater struct{ Limits map[string]int64 }
+	)
+	for i, c := range []struct {
+		name, unknown string
+		config        any
+		deduplicates  bool
+		length        int64
+	}{
+		{"nats", "", struct{ config config[nats] }{config[nats]{nats{TrackMsgId: true}, nil}}, true, 0},
+		{"nats", "", struct{ config config[natsSince2_2] }{config[natsSince2_2]{natsSince2_2{TrackMsgID: true}, nil}}, true, 0},
+		{"nats", "config.JetStream.TrackMsgID", struct{ config config[natsLater] }{}, false, 0},
+		{"nats", "config.JetStream.TrackMsgID", struct{}{}, false, 0},
+		{"redisstream", "", struct{ config redis }{redis{DefaultMaxlen: 7}}, false, 7},
+		{"redisstream", "config.DefaultMaxlen", struct{ config redisLater }{}, false, 0},
+	} {
+		p := &Publisher{}
+		for j := range publishers {
+			if known := &publishers[j]; known.module == watermillPath+"-"+c.name {
+				known.read(view{row: &known.row, v: reflect.ValueOf(c.config)}, p)
+			}
+		}
+		Take()
+		if p.Unknown != c.unknown || p.Deduplicates != c.deduplicates || p.MaxLength("orders") != c.length {
+			t.Errorf("%d: %+v, and %d messages of a topic", i, p, p.MaxLength("orders"))
+		}
+		Take()
 	}
 }
