@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -121,7 +122,7 @@ func (ch *Channel) Middleware(h message.HandlerFunc) message.HandlerFunc { retur
 // Middleware. Add it before other decorators. Messages of other handlers pass through. It returns an error if a
 // handler's publisher is Config.Publisher too.
 func (ch *Channel) DecoratePublisher(pub message.Publisher) (message.Publisher, error) {
-	if err := ch.queue.Inside().CheckPublisher(pub); err != nil {
+	if err := hidden.Of(ch.queue).CheckPublisher(pub); err != nil {
 		return nil, fmt.Errorf("spillway: %w", err)
 	}
 	return ch.outputs.Decorate(pub)
@@ -414,7 +415,7 @@ func (c *Config) reportsLeft() bool {
 		return c.DB != nil
 	}
 	s := c.Stages.Store
-	return s.Inside().DB() != c.DB || s.Inside().Service() != c.Service
+	return hidden.Of(s).DB() != c.DB || hidden.Of(s).Service() != c.Service
 }
 
 func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }

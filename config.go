@@ -16,7 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/ordered"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
@@ -394,7 +396,7 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 	}
 	ch.listed = store.Listed()
 	ch.ordered = ordered.New(ordered.Config{Delays: delays, Hold: config.Ordered.Hold, Keys: keys, Store: store,
-		Inside: ch.queue.Inside(), StageOf: poison.Inside().StageOf, Shared: settings.Shared{Logger: config.Logger,
+		Queue: hidden.Of(ch.queue), StageOf: inside.Poison.StageOf, Shared: settings.Shared{Logger: config.Logger,
 			Classifier: config.Retry.Classifier}})
 	return nil
 }

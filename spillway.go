@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"maps"
 	"slices"
@@ -132,7 +133,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 		}
 		parts, ch.plugins = append(parts, ch.stages), append(ch.plugins, ch.stages.Plugin)
 		if config.Purge != nil && config.Purge.Horizon > 0 {
-			config.Purge.Horizon += ch.stages.Inside().Total()
+			config.Purge.Horizon += hidden.Of(ch.stages).Total()
 		}
 	}
 	if ch.ordered != nil {

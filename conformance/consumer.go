@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"os"
 	"strings"
@@ -195,7 +196,7 @@ func (c *consumer) handle(msg *message.Message) ([]*message.Message, error) {
 		return nil, classify.Transient(errNever)
 	case strings.HasPrefix(id, badPrefix):
 		return nil, classify.Permanent(errNever)
-	case strings.HasPrefix(id, flakyPrefix) && poison.Inside().StageOf(msg).Number < len(c.Stages):
+	case strings.HasPrefix(id, flakyPrefix) && inside.Poison.StageOf(msg).Number < len(c.Stages):
 		return nil, errNotYet
 	case strings.HasPrefix(id, waitingPrefix) && c.down():
 		return nil, classify.Transient(errDown)

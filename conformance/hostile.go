@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -318,7 +319,7 @@ func (b *bench) fills(start starting, change func(*spillway.Config), failure err
 	if msg.UUID != "full" || len(msg.Payload) != size || runs.Load() > 3 {
 		b.Errorf("placed %q with %d bytes after %d runs, of %d bytes", msg.UUID, len(msg.Payload), runs.Load(), size)
 	}
-	if !poison.Inside().IsLetter(msg) {
+	if !inside.Poison.IsLetter(msg) {
 		return
 	}
 	if report := b.drainThrough(b.bounded(b.live), b.dlq(), 1); report.Redriven != 1 {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -22,7 +24,7 @@ import (
 // initialize makes the dead-letter topics of the live topic, where no router does it at its start.
 func (b *bench) initialize(ch *spillway.Channel) {
 	b.Helper()
-	if err := ch.Queue().Inside().Initialize(b.topic, handlerName); err != nil {
+	if err := hidden.Of(ch.Queue()).Initialize(b.topic, handlerName); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -221,7 +223,7 @@ func (b *bench) budget() {
 	b.ids("verbose")
 	b.untilPlaced(1)
 	msg := b.read(b.dlq(), 1)[0]
-	own, added := poison.Inside().ProducerMetadata(msg.Metadata), 0
+	own, added := inside.Poison.ProducerMetadata(msg.Metadata), 0
 	for key, value := range msg.Metadata {
 		if _, producers := own[key]; !producers {
 			added += len(key) + len(value)
@@ -273,7 +275,7 @@ func (b *bench) wantSame(what string, got, sent *message.Message) {
 		b.Errorf("%s: the payload is %.60q (%d bytes) instead of %.60q (%d bytes)", what, got.Payload, len(got.Payload),
 			sent.Payload, len(sent.Payload))
 	}
-	want, have := poison.Inside().ProducerMetadata(sent.Metadata), poison.Inside().ProducerMetadata(got.Metadata)
+	want, have := inside.Poison.ProducerMetadata(sent.Metadata), inside.Poison.ProducerMetadata(got.Metadata)
 	for key, value := range want {
 		if other, ok := have[key]; (!ok || other != value) && !slices.Contains(b.target.BrokersOwn, key) {
 			b.Errorf("%s: metadata %.60q is %.60q (there: %t) instead of %.60q", what, key, other, ok, value)

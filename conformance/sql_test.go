@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/conformance"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/results"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -263,7 +264,7 @@ func (s *tables) delays(t testing.TB) *delay.Store {
 	return testkit.Must(delay.NewStore(context.Background(), s.db, "conformance"))
 }
 
-func isLetter(msg *message.Message) bool { return poison.Inside().IsLetter(msg) }
+func isLetter(msg *message.Message) bool { return inside.Poison.IsLetter(msg) }
 
 // InitializeTopics and the rest of ours is what the queue asks a publisher for.
 func (p unreadable) InitializeTopics(topics ...string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -107,9 +108,9 @@ type visit struct {
 	begun, ended time.Time
 }
 
-func (v visit) stage() int { return poison.Inside().StageOf(v.Message).Number }
+func (v visit) stage() int { return inside.Poison.StageOf(v.Message).Number }
 
-func (v visit) due() time.Time { return poison.Inside().StageOf(v.Message).DueAt }
+func (v visit) due() time.Time { return inside.Poison.StageOf(v.Message).DueAt }
 
 // journal keeps the visits of a handler in their order.
 type journal struct {
@@ -140,7 +141,7 @@ func (b *bench) noting(j *journal, fail func(stage int, msg *message.Message) er
 	return func(msg *message.Message) ([]*message.Message, error) {
 		begun, came := time.Now().Round(0), keep(msg)
 		defer j.add(came, begun)
-		if err := fail(poison.Inside().StageOf(msg).Number, msg); err != nil {
+		if err := fail(inside.Poison.StageOf(msg).Number, msg); err != nil {
 			return nil, err
 		}
 		return nil, b.apply(msg)
@@ -173,7 +174,7 @@ type took struct {
 	at    time.Time // when it was handed to the publisher
 }
 
-func (t took) stage() deadletter.Stage { return poison.Inside().StageOf(t.Message) }
+func (t took) stage() deadletter.Stage { return inside.Poison.StageOf(t.Message) }
 
 // ledger keeps what was published to stages.
 type ledger struct {

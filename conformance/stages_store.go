@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -84,7 +85,7 @@ func (b *bench) dueOrder(store *delay.Store) {
 func (b *bench) delayedWithAck(store *delay.Store) {
 	const wait = 300 * time.Millisecond
 	waiting := func() (n int) {
-		kept, err := store.Inside().Waiting(b.Context())
+		kept, err := hidden.Of(store).Waiting(b.Context())
 		if err != nil {
 			b.Error(err)
 		}

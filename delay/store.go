@@ -4,15 +4,16 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Give it to stages.Config.Store. It is safe for
 // concurrent use, by any number of processes. It has a goroutine only while messages of several callers go into one
 // statement.
-type Store struct {
-	inside *delayed.Store
-}
+type Store struct{ handle }
+
+type handle = hidden.Handle[*delayed.Store]
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
 // table, or upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does
@@ -31,13 +32,5 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{inside: in}, nil
-}
-
-// Inside returns what Spillway's own packages call of a Store, and its users do not. Nothing is promised of it.
-func (s *Store) Inside() *delayed.Store {
-	if s == nil {
-		return nil
-	}
-	return s.inside
+	return &Store{hidden.By(in)}, nil
 }

@@ -50,3 +50,16 @@ func ExampleScheme_StageTopic() {
 	// orders.bill-customers-hfe142ddbbe82.retry.1m
 	// orders.bill-customers-h84a62193856d.retry.1m
 }
+
+// What a topic is for, by its name.
+func ExampleScheme_IsDeadLetter() {
+	scheme := naming.Scheme{}
+	for _, topic := range []string{"orders", "orders.dlq", "orders.dlq.parked", "orders.billing.retry.5s"} {
+		fmt.Println(topic, scheme.IsDeadLetter(topic), scheme.IsStage(topic))
+	}
+	// Output:
+	// orders false false
+	// orders.dlq true false
+	// orders.dlq.parked true false
+	// orders.billing.retry.5s false true
+}

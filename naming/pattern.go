@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/errs/class"
-	"github.com/watermill-spillway/spillway/internal/upstream/topicname"
 )
 
 // part is a piece of a pattern: text, or the name of a placeholder.
@@ -207,35 +206,17 @@ func ambiguous(parts []part, handler string, r *rules) bool {
 	return false
 }
 
-// Inside is for the other packages of Spillway.
-func (s Scheme) Inside() topicname.Inside[Source] { return inside{s} }
-
-type inside struct{ Scheme }
-
-func (s inside) IsDeadLetter(topic string) bool {
+// IsDeadLetter reports whether topic has the name of a topic for dead letters, parked and quarantined ones included.
+func (s Scheme) IsDeadLetter(topic string) bool {
 	topic = s.byPattern(topic)
 	return matches(s.deadLetter(), topic) || matches(s.invalid(), topic) || matches(s.parked(), topic) ||
 		matches(s.quarantine(), topic)
 }
 
-func (s inside) IsStage(topic string) bool {
+// IsStage reports whether topic has the name of a topic where messages wait for a retry, or come back to.
+func (s Scheme) IsStage(topic string) bool {
 	topic = s.byPattern(topic)
 	return matches(s.stage(), topic) || matches(s.reentry(), topic)
-}
-
-func (s inside) StagePrefix(topic string) string {
-	var b strings.Builder
-	for _, p := range parse(s.stage()) {
-		switch {
-		case p.holds && p.text != "topic":
-			return b.String()
-		case p.holds:
-			b.WriteString(topic)
-		default:
-			b.WriteString(p.text)
-		}
-	}
-	return b.String()
 }
 
 // byPattern is the name that Names replaces with topic.
@@ -299,8 +280,4 @@ func matchesAll(parts []part, topic string) bool {
 		topic = topic[at+len(p.text):]
 	}
 	return topic == "" || len(parts) > 0 && parts[len(parts)-1].holds
-}
-
-func (s inside) StageGroup(source Source) string {
-	return Scheme{Style: s.Style, MaxLength: s.MaxLength}.StageTopic(source)
 }

@@ -317,7 +317,7 @@ func (s Scheme) distinct() error {
 	waiting := Source{Topic: "orders", Handler: "billing", Delay: 5 * time.Second}
 	for _, delay := range []time.Duration{0, waiting.Delay} {
 		waiting.Delay = delay
-		if topic := s.StageTopic(waiting); s.Inside().IsDeadLetter(topic) {
+		if topic := s.StageTopic(waiting); s.IsDeadLetter(topic) {
 			return fmt.Errorf("naming: Scheme names %q for a stage, which is also the name of a dead-letter topic: its "+
 				"messages would be parked; change Stage and Reentry, or DeadLetter", topic)
 		}

@@ -22,13 +22,13 @@ func names(s naming.Scheme) string {
 	source.Class = classify.ClassInvalid
 	all = append(all, s.DeadLetterTopic(source), s.StageTopic(source))
 	source.Delay = 90 * time.Second
-	return strings.Join(append(all, s.StageTopic(source), s.Inside().StageGroup(source)), " ")
+	return strings.Join(append(all, s.StageTopic(source)), " ")
 }
 
 // Feature D3: the names of every style, and what patterns and Names change.
 func TestNames(t *testing.T) {
-	const dots = "orders.dlq orders.dlq.parked orders.dlq.quarantine orders.invalid orders.billing.retry orders.billing.retry.1m30s orders.billing.retry.1m30s"
-	const dashes = "orders-dlq orders-dlq-parked orders-dlq-quarantine orders-invalid orders--billing-retry orders--billing-retry-1m30s orders--billing-retry-1m30s"
+	const dots = "orders.dlq orders.dlq.parked orders.dlq.quarantine orders.invalid orders.billing.retry orders.billing.retry.1m30s"
+	const dashes = "orders-dlq orders-dlq-parked orders-dlq-quarantine orders-invalid orders--billing-retry orders--billing-retry-1m30s"
 	for _, row := range []struct {
 		scheme naming.Scheme
 		want   string
@@ -39,10 +39,10 @@ func TestNames(t *testing.T) {
 		{naming.Scheme{Style: naming.NATS}, dashes},
 		{naming.Scheme{DeadLetter: "{topic}-failed"}, strings.NewReplacer("orders.dlq", "orders-failed", "orders.invalid", "orders-failed").Replace(dots)},
 		{naming.Scheme{DeadLetter: "dead", Invalid: "bad", Parked: "aside", Quarantine: "{topic}/never"},
-			"dead aside dead/never bad orders.billing.retry orders.billing.retry.1m30s orders.billing.retry.1m30s"},
+			"dead aside dead/never bad orders.billing.retry orders.billing.retry.1m30s"},
 		{naming.Scheme{Stage: "{topic}.retry.{delay}", Reentry: "{topic}.again"}, strings.NewReplacer("orders.billing.retry orders.billing.retry.1m30s", "orders.again orders.retry.1m30s").Replace(dots)},
 		{naming.Scheme{Names: map[string]string{"orders.dlq": "Orders that failed", "orders.billing.retry.1m30s": "later"}},
-			"Orders that failed Orders that failed.parked Orders that failed.quarantine orders.invalid orders.billing.retry later orders.billing.retry.1m30s"},
+			"Orders that failed Orders that failed.parked Orders that failed.quarantine orders.invalid orders.billing.retry later"},
 	} {
 		err := row.scheme.Validate()
 		testkit.Check(t, err == nil || row.scheme.Style == 9, "%+v: %v", row.scheme, err)
@@ -94,7 +94,7 @@ func TestRecognised(t *testing.T) {
 		{between, "5s/orders", false, true},
 		{one, "Dead", true, false},
 	} {
-		if l, w := row.scheme.Inside().IsDeadLetter(row.topic), row.scheme.Inside().IsStage(row.topic); l != row.letters || w != row.isWaiting {
+		if l, w := row.scheme.IsDeadLetter(row.topic), row.scheme.IsStage(row.topic); l != row.letters || w != row.isWaiting {
 			t.Errorf("%+v: %q: letters %t, stage %t", row.scheme, row.topic, l, w)
 		}
 	}

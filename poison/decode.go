@@ -116,7 +116,6 @@ func decode(msg *message.Message, added writers) *Letter {
 	return l
 }
 
-// producerMetadata is deadletter.Letters.ProducerMetadata.
 func producerMetadata(metadata message.Metadata) message.Metadata {
 	added := writersOf(metadata)
 	if added == 0 {

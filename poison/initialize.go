@@ -164,7 +164,7 @@ func (q *Queue) initializeFor(topic string) error {
 	if len(q.sinks(naming.Source{Topic: topic}, "", true)) == 0 {
 		return q.circle(topic)
 	}
-	if q.config.Naming.Inside().IsDeadLetter(topic) {
+	if q.config.Naming.IsDeadLetter(topic) {
 		return q.initializeTopics(topic, q.config.Naming.ParkedTopic(topic))
 	}
 	if q.usesHandler() {

@@ -21,11 +21,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Letter is a dead letter: the message as it arrived, and why it failed.
 type Letter struct {
+	functions
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
 	Original *message.Message
@@ -53,6 +55,8 @@ type Letter struct {
 	stage    deadletter.Stage
 	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
+
+type functions = hidden.Handle[unseen]
 
 // Origin says where a message first came from. Fields that its broker does not have are empty.
 type Origin struct {
@@ -158,7 +162,6 @@ func identityOrNone(value string) string {
 	return value
 }
 
-// stageOf is deadletter.Letters.StageOf.
 func stageOf(msg *message.Message) deadletter.Stage {
 	if msg == nil {
 		return deadletter.Stage{}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -125,8 +126,9 @@ func (c *QueueConfig) validate() error {
 
 // What other packages of Spillway need of a Queue, in one value for each of them.
 type (
-	link  = chain.Link
-	owned = outage.Owned
+	link   = chain.Link
+	owned  = outage.Owned
+	handle = hidden.Handle[*inner]
 )
 
 // Queue dead-letters failed messages. It is the outermost part around a handler. It is safe for concurrent use and
@@ -134,6 +136,7 @@ type (
 type Queue struct {
 	link
 	owned
+	handle
 	publisher message.Publisher
 	through   []string // where the publisher and the fallbacks write, if they are a forwarder's
 	config    QueueConfig
@@ -176,7 +179,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	}
 	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink,
 		noRoom: newNoRoom()}
-	q.link, q.owned = chain.LinkOf(q.step), outage.OwnedBy(sink)
+	q.link, q.owned, q.handle = chain.LinkOf(q.step), outage.OwnedBy(sink), hidden.By((*inner)(q))
 	return q, nil
 }
 
@@ -241,7 +244,7 @@ func (q *Queue) routeOf(source naming.Source) route {
 			return r
 		}
 	}
-	r := q.newRoute(source, q.config.Naming.Inside().IsDeadLetter(source.Topic))
+	r := q.newRoute(source, q.config.Naming.IsDeadLetter(source.Topic))
 	q.routes.adding.Lock()
 	defer q.routes.adding.Unlock()
 	now := map[naming.Source]route{}
@@ -261,43 +264,57 @@ func (q *Queue) newRoute(source naming.Source, deadLetter bool) route {
 	return route{deadLetter: deadLetter, topic: topic, sinks: q.sinks(source, topic, deadLetter)}
 }
 
-// Inside is for the other packages of Spillway.
-func (q *Queue) Inside() deadletter.Inside { return inside{q} }
+// unseen are the functions that only Spillway's own packages call. Package inside has them as inside.Poison.
+type unseen struct{}
 
-// Inside returns what the other packages of Spillway call of this one, and its users do not. Nothing is promised of it.
-func Inside() deadletter.Letters { return letters{} }
+// IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too:
+// see StageOf.
+func (unseen) IsLetter(msg *message.Message) bool { return isLetter(msg) }
 
-type letters struct{}
-
-func (letters) IsLetter(msg *message.Message) bool { return isLetter(msg) }
-
-func (letters) ProducerMetadata(metadata message.Metadata) message.Metadata {
+// ProducerMetadata returns metadata without the keys of package poison and of the other writers whose letters it
+// reads. It returns a copy, or metadata itself if it has none of these keys. Headers of other
+// writers are removed only from a letter: a count of attempts alone, as in a message on its way through retry
+// topics, stays, and so does RabbitMQ's x-death.
+func (unseen) ProducerMetadata(metadata message.Metadata) message.Metadata {
 	return producerMetadata(metadata)
 }
 
-func (letters) Publish(pub message.Publisher, topic string, messages ...*message.Message) error {
+// Publish publishes messages through pub. One that pub refuses for what it carries is offered once more, without the
+// metadata that are packed in it.
+func (unseen) Publish(pub message.Publisher, topic string, messages ...*message.Message) error {
 	return offer(pub, topic, messages...)
 }
 
-func (letters) StageOf(msg *message.Message) deadletter.Stage { return stageOf(msg) }
+// StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
+// verified.
+func (unseen) StageOf(msg *message.Message) deadletter.Stage { return stageOf(msg) }
 
-func (letters) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {
+// Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key.
+// All that Read reads stays readable. changed reports whether it is a copy: a letter that the current key
+// sealed already is returned as it is.
+func (unseen) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {
 	return sealMessage(ctx, s, msg)
 }
 
-// inside is what the other parts of Spillway need of a queue: see deadletter.Inside.
-type inside struct{ queue *Queue }
+// inner is a Queue with the methods that only Spillway's own packages call.
+type inner Queue
 
-func (i inside) IsDeadLetterTopic(topic string) bool {
-	return i.queue.config.Naming.Inside().IsDeadLetter(topic)
+// IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is
+// parked.
+func (in *inner) IsDeadLetterTopic(topic string) bool {
+	return in.config.Naming.IsDeadLetter(topic)
 }
 
-func (i inside) Initialize(topic, handler string) error {
-	return i.queue.initialize(naming.Source{Topic: topic, Handler: handler})
+// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is a
+// Initializer.
+func (in *inner) Initialize(topic, handler string) error {
+	return (*Queue)(in).initialize(naming.Source{Topic: topic, Handler: handler})
 }
 
-func (i inside) CheckPublisher(pub message.Publisher) error {
-	for n, sink := range append([]Sink{{Publisher: i.queue.publisher}}, i.queue.config.Fallbacks...) {
+// CheckPublisher returns an error if pub, a handler's publisher, is one that takes the dead letters: the router
+// closes it when that handler stops, and then nothing takes the letters of the other handlers.
+func (in *inner) CheckPublisher(pub message.Publisher) error {
+	for n, sink := range append([]Sink{{Publisher: in.publisher}}, in.config.Fallbacks...) {
 		if decorated.ClosedTogether(pub, sink.Publisher) {
 			name := "the publisher of dead letters"
 			if n > 0 {
@@ -310,30 +327,39 @@ func (i inside) CheckPublisher(pub message.Publisher) error {
 	return nil
 }
 
-func (i inside) Classifier() *classify.Classifier { return i.queue.config.Classifier }
+// Classifier returns QueueConfig.Classifier, which decides what is a refusal for size. It may be nil.
+func (in *inner) Classifier() *classify.Classifier { return in.config.Classifier }
 
-func (i inside) FromStage(msg *message.Message) { unpackInto(msg) }
+// FromStage restores what ForStage packed of msg, which comes out of a retry stage: the id and the metadata that a
+// transport could have changed.
+func (in *inner) FromStage(msg *message.Message) { unpackInto(msg) }
 
-func (i inside) Cause(err error) error { return i.queue.causeOf(err) }
+// Cause returns err as a log line may have it: the head of its text, masked by the Privacy of its QueueConfig.
+func (in *inner) Cause(err error) error { return (*Queue)(in).causeOf(err) }
 
-func (i inside) Error(err error) error { return i.queue.config.Privacy.Error(err) }
+// Error returns err with its text masked, for hooks. It wraps err.
+func (in *inner) Error(err error) error { return in.config.Privacy.Error(err) }
 
-func (i inside) Shown(v classify.Verdict) classify.Verdict {
-	v.Reason, v.Description = i.queue.config.Privacy.Text(v.Reason), i.queue.config.Privacy.Text(v.Description)
+// Shown returns v with its texts masked, for hooks and tracers.
+func (in *inner) Shown(v classify.Verdict) classify.Verdict {
+	v.Reason, v.Description = in.config.Privacy.Text(v.Reason), in.config.Privacy.Text(v.Description)
 	return v
 }
 
-func (i inside) ForStage(original *message.Message, failure *classify.Failure, number int, due,
+// ForStage returns the message that is published to a retry stage in place of original, a message as it arrived. It
+// has original's origin and the failure so far, earlier stages included, without the stack. The context of the
+// message has the values of original's context and does not end with it. ForStage takes over original.
+func (in *inner) ForStage(original *message.Message, failure *classify.Failure, number int, due,
 	holdUntil time.Time) *message.Message {
 	ctx := original.Context()
 	source := naming.Source{Topic: message.SubscribeTopicFromCtx(ctx), Handler: message.HandlerNameFromCtx(ctx),
 		Class: failure.Verdict.Class}
-	l := i.queue.letter(original, failure, source, false)
+	l := (*Queue)(in).letter(original, failure, source, false)
 	l.stage = deadletter.Stage{Number: number, DueAt: due, HoldUntil: holdUntil}
 	// what reads as exhausted by default is not yet
 	l.Failure.Reason = failure.Verdict.Reason
-	i.queue.maskTexts(&l.Failure)
-	msg := l.encode(limits{total: i.queue.limits.total, description: 256, history: i.queue.limits.history})
+	(*Queue)(in).maskTexts(&l.Failure)
+	msg := l.encode(limits{total: in.limits.total, description: 256, history: in.limits.history})
 	msg.SetContext(chain.Returning(context.WithoutCancel(ctx)))
 	return msg
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/seal"
@@ -53,7 +54,7 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	if !l.Sealed {
 		return l, nil
 	}
-	c, err := s.Inside().Open(ctx, l.binding(), l.Original.Payload)
+	c, err := hidden.Of(s).Open(ctx, l.binding(), l.Original.Payload)
 	if err != nil {
 		return l, fmt.Errorf("poison: open letter: %w", err)
 	}
@@ -71,7 +72,6 @@ func (l Letter) Open(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	return l, nil
 }
 
-// sealMessage is deadletter.Letters.Seal.
 func sealMessage(ctx context.Context, s *seal.Sealer,
 	msg *message.Message) (_ *message.Message, changed bool, err error) {
 	if msg == nil {
@@ -86,7 +86,7 @@ func sealMessage(ctx context.Context, s *seal.Sealer,
 	sealed := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
 	for key, value := range msg.Metadata {
 		_, isProducers := producers[key]
-		if key == KeyOriginalMetadata || isProducers && !s.Inside().IsClear(key) {
+		if key == KeyOriginalMetadata || isProducers && !hidden.Of(s).IsClear(key) {
 			c.Metadata[key] = value
 		} else {
 			sealed.Metadata[key] = value
@@ -94,7 +94,7 @@ func sealMessage(ctx context.Context, s *seal.Sealer,
 	}
 	sealed.Metadata[KeySealed] = sealedVersion
 	as := Read(sealed)
-	sealed.Payload, err = s.Inside().Seal(ctx, as.binding(), c) // as Open will read it
+	sealed.Payload, err = hidden.Of(s).Seal(ctx, as.binding(), c) // as Open will read it
 	if err != nil {
 		return nil, false, fmt.Errorf("poison: seal letter: %w", err)
 	}
@@ -103,7 +103,7 @@ func sealMessage(ctx context.Context, s *seal.Sealer,
 
 func reseal(ctx context.Context, s *seal.Sealer, l Letter, msg *message.Message) (_ *message.Message, changed bool,
 	err error) {
-	payload, changed, err := s.Inside().Reseal(ctx, l.binding(), msg.Payload)
+	payload, changed, err := hidden.Of(s).Reseal(ctx, l.binding(), msg.Payload)
 	if err != nil {
 		return nil, false, fmt.Errorf("poison: open letter: %w", err)
 	}
@@ -142,13 +142,13 @@ func (l Letter) seal(ctx context.Context, s *seal.Sealer) (Letter, error) {
 	c := envelope.Content{Payload: l.Original.Payload, Metadata: make(map[string]string, len(l.Original.Metadata))}
 	original := message.NewMessageWithContext(l.Original.Context(), l.Original.UUID, nil)
 	for key, value := range l.Original.Metadata {
-		if s.Inside().IsClear(key) {
+		if hidden.Of(s).IsClear(key) {
 			original.Metadata[key] = value
 		} else {
 			c.Metadata[key] = value
 		}
 	}
-	sealed, err := s.Inside().Seal(ctx, l.binding(), c)
+	sealed, err := hidden.Of(s).Seal(ctx, l.binding(), c)
 	if err == nil && l.parked != nil {
 		l.parked, _, err = sealMessage(ctx, s, l.parked)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/poison"
@@ -30,7 +32,7 @@ func stagedBy(t testing.TB, config poison.QueueConfig, msg *message.Message, fai
 	queue := testkit.Must(poison.NewQueue(testkit.Nowhere{}, config))
 	call := chain.Keep(msg)
 	defer call.Release()
-	return queue.Inside().ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
+	return hidden.Of(queue).ForStage(call.Original(), failure, stage.Number, stage.DueAt, stage.HoldUntil)
 }
 
 // failedTimes is a failure of some attempts, the last of them at tried.
@@ -57,14 +59,14 @@ func TestStagedTellsTheStory(t *testing.T) {
 	first := stagedBy(t, config, msg, failedTimes(2, stageTried, "first"), deadletter.Stage{Number: 1, DueAt: stageDue})
 	testkit.Require(t, first.UUID == "1" && string(first.Payload) == "payload" && first.Metadata["tenant"] == "acme" &&
 		len(msg.Metadata) == 1, "staged %+v, message %v", first, msg.Metadata)
-	testkit.Equal(t, "stage", poison.Inside().StageOf(first), (deadletter.Stage{Number: 1, DueAt: stageDue}))
+	testkit.Equal(t, "stage", inside.Poison.StageOf(first), (deadletter.Stage{Number: 1, DueAt: stageDue}))
 	first.SetContext(chain.WithReentry(context.Background(), &chain.Reentry{Handler: "billing", Stage: 1}))
 	config.Origin = func(*message.Message) poison.Origin {
 		return poison.Origin{Topic: "orders", Partition: "0", Offset: "9"}
 	}
 	hold := stageDue.Add(time.Minute)
 	second := stagedBy(t, config, first, failedTimes(1, stageTried.Add(time.Minute), "second"), deadletter.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold})
-	got := poison.Inside().StageOf(second)
+	got := inside.Poison.StageOf(second)
 	testkit.Check(t, got == (deadletter.Stage{Number: 2, DueAt: stageDue.Add(time.Hour), HoldUntil: hold}),
 		"stage %+v", got)
 	l := poison.Read(second)
@@ -95,7 +97,7 @@ func TestStagedIsBounded(t *testing.T) {
 	for key, value := range staged.Metadata {
 		size += len(key) + len(value)
 	}
-	if poison.Inside().StageOf(staged).Number != 2 || !poison.Inside().StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
+	if inside.Poison.StageOf(staged).Number != 2 || !inside.Poison.StageOf(staged).HoldUntil.Equal(stageDue) || staged.Metadata[poison.KeyAttempts] != "30" {
 		t.Errorf("%d bytes: %v", size, staged.Metadata)
 	}
 	if staged.Metadata[poison.KeyFailureStack] != "" || len(staged.Metadata[poison.KeyFailureDescription]) > 256 || size > 6<<10 {
@@ -122,7 +124,7 @@ func TestStageOfGarbage(t *testing.T) {
 		for _, key := range []string{poison.KeyRetryStage, poison.KeyRetryDueAt, poison.KeyRetryHoldUntil} {
 			msg.Metadata.Set(key, value)
 		}
-		testkit.Equal(t, value, poison.Inside().StageOf(msg), (deadletter.Stage{}))
+		testkit.Equal(t, value, inside.Poison.StageOf(msg), (deadletter.Stage{}))
 	}
 }
 
@@ -131,7 +133,7 @@ func TestRedrivenLeavesItsStage(t *testing.T) {
 	msg := message.NewMessage("1", nil)
 	staged := stagedBy(t, poison.QueueConfig{}, msg, failedTimes(1, stageTried, "x"), deadletter.Stage{Number: 2, DueAt: stageDue, HoldUntil: stageDue})
 	back := poison.Read(staged).Redriven("me", "campaign", stageDue)
-	testkit.Equal(t, "", poison.Inside().StageOf(back), (deadletter.Stage{}))
+	testkit.Equal(t, "", inside.Poison.StageOf(back), (deadletter.Stage{}))
 }
 
 // metered is as Watermill's metrics decorator, which has the publisher in an unexported field.
@@ -179,7 +181,7 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		queue, err := poison.NewQueue(c.pub, poison.QueueConfig{})
 		if err == nil {
 			_, fallback := poison.NewQueue(m, poison.QueueConfig{Fallbacks: []poison.Sink{{Publisher: c.pub}}})
-			err = errors.Join(fallback, queue.Inside().Initialize("orders", ""), destination.Initialize(c.pub, "orders", "orders.other"))
+			err = errors.Join(fallback, hidden.Of(queue).Initialize("orders", ""), destination.Initialize(c.pub, "orders", "orders.other"))
 		} else if again := destination.Initialize(c.pub, "orders", "x"); again == nil {
 			t.Errorf("%s: NewQueue says %v, InitializeFor nothing", name, err)
 		}
@@ -202,9 +204,9 @@ func TestNilArguments(t *testing.T) {
 	testkit.Check(t, destination.Initialize(nil, "orders", "orders.dlq") != nil, "InitializeFor")
 	_, err = poison.Decode(nil)
 	testkit.Check(t, errors.Is(err, poison.ErrNotLetter), "Decode %v", err)
-	testkit.Check(t, !poison.Inside().IsLetter(nil) && poison.Read(nil).Original == nil &&
-		poison.Inside().StageOf(nil) == (deadletter.Stage{}), "nothing tells something")
-	testkit.Check(t, queue.Inside().CheckPublisher(nil) == nil && queue.Inside().CheckPublisher(ps) != nil,
+	testkit.Check(t, !inside.Poison.IsLetter(nil) && poison.Read(nil).Original == nil &&
+		inside.Poison.StageOf(nil) == (deadletter.Stage{}), "nothing tells something")
+	testkit.Check(t, hidden.Of(queue).CheckPublisher(nil) == nil && hidden.Of(queue).CheckPublisher(ps) != nil,
 		"CheckPublisher")
 	testkit.Check(t, (poison.Letter{}).Encode() != nil, "Encode")
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -141,7 +142,7 @@ func (d *drain) renew(b *batch) error {
 		return nil
 	}
 	return d.underGrace(func(ctx context.Context) error {
-		still, err := d.store.Inside().Renew(ctx, d.config.lease, b.claim.Of(leases...))
+		still, err := hidden.Of(d.store).Renew(ctx, d.config.lease, b.claim.Of(leases...))
 		if err == nil {
 			b.renewed(leases, still)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -80,7 +81,7 @@ func Drain(ctx context.Context, store *letters.Store, publisher message.Publishe
 	}
 	d := &drain{rules: working, store: store, config: config, report: Report{ID: working.id},
 		considered: make(map[int64]struct{})}
-	last, err := store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(store).LastSeq(ctx)
 	if err != nil || last == 0 {
 		return d.report, err
 	}
@@ -242,7 +243,7 @@ func (d *drain) pass(ctx context.Context) (found int, err error) {
 func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err error) {
 	filter := d.Filter
 	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
-		chosen, err := d.store.Inside().Free(ctx, filter, n)
+		chosen, err := hidden.Of(d.store).Free(ctx, filter, n)
 		if err != nil || len(chosen) == 0 {
 			return found, err
 		}
@@ -252,7 +253,7 @@ func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err err
 			continue
 		}
 		found += len(chosen)
-		c, err := d.store.Inside().Claim(ctx, filter, chosen, d.config.lease)
+		c, err := hidden.Of(d.store).Claim(ctx, filter, chosen, d.config.lease)
 		if err != nil {
 			return found, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -158,7 +159,7 @@ func TestReentryTopic(t *testing.T) {
 			}
 			testkit.Check(t, len(parked) == 0 && len(taken) == 1 && taken[0].Topic == row.want &&
 				taken[0].Msg.UUID == "1" && taken[0].Msg.Metadata[poison.KeyOriginalTopic] == row.origin &&
-				!poison.Inside().IsLetter(taken[0].Msg), "%s: enters as %v, parked %v", name, taken, parked)
+				!inside.Poison.IsLetter(taken[0].Msg), "%s: enters as %v, parked %v", name, taken, parked)
 		}
 	}
 }

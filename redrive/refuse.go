@@ -9,6 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/observe"
@@ -24,7 +25,7 @@ const maxRefusedTopics = 20
 func (d *drain) countRefused(ctx context.Context) (err error) {
 	f := d.Filter
 	f.NotTopics = append(f.NotTopics[:len(f.NotTopics):len(f.NotTopics)], d.Allow...)
-	refused, err := d.store.Inside().CountTopics(ctx, f)
+	refused, err := hidden.Of(d.store).CountTopics(ctx, f)
 	if err != nil {
 		return fmt.Errorf("redrive: count the letters whose topics are not allowed: %w", err)
 	}
@@ -117,7 +118,7 @@ func (d *drain) open(ctx context.Context, l *letters.Letter) (poison.Letter, err
 	if d.Seal == nil {
 		return d.store.Open(ctx, *l)
 	}
-	opened, err := d.store.Inside().OpenWith(ctx, d.Seal, *l)
+	opened, err := hidden.Of(d.store).OpenWith(ctx, d.Seal, *l)
 	return opened.Letter, err
 }
 

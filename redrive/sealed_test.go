@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -20,7 +21,7 @@ import (
 
 func sealedLetter(t testing.TB, s *seal.Sealer, id string, change ...func(*poison.Letter)) *message.Message {
 	t.Helper()
-	msg, _, err := poison.Inside().Seal(t.Context(), s, letter(id, "secret of "+id, change...))
+	msg, _, err := inside.Poison.Seal(t.Context(), s, letter(id, "secret of "+id, change...))
 	testkit.NoError(t, err)
 	return msg
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -100,7 +101,7 @@ func (d *drain) mark(b *batch, l *letters.Letter, status letters.Status, why, tr
 		ctx, cancel := context.WithTimeout(in, maxWrite)
 		defer cancel()
 		alone := func() error {
-			settled, err := d.store.Inside().Settle(ctx, status, d.act(why), b.claim.Of(l))
+			settled, err := hidden.Of(d.store).Settle(ctx, status, d.act(why), b.claim.Of(l))
 			if err == nil && len(settled) == 0 {
 				err = fmt.Errorf("letter %d: %w", l.Seq, letters.ErrLeaseLost)
 			}
@@ -148,7 +149,7 @@ func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err err
 	for i, m := range all {
 		claims[i] = m.batch.claim.Of(m.letter)
 	}
-	settled, err := d.store.Inside().Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
+	settled, err := hidden.Of(d.store).Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
 	marked := make(map[int64]bool, len(settled))
 	for _, seq := range settled {
 		marked[seq] = true
@@ -179,7 +180,7 @@ func (d *drain) lostMark(l *letters.Letter, err error) {
 // next drain too. A refusal for size is the letter's own and says nothing of the publisher.
 func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 	postponed := d.underGrace(func(ctx context.Context) error {
-		return d.store.Inside().Postpone(ctx, b.claim.Of(l))
+		return hidden.Of(d.store).Postpone(ctx, b.claim.Of(l))
 	})
 	if postponed != nil {
 		d.lostMark(l, postponed)
@@ -197,7 +198,7 @@ func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 }
 
 func (d *drain) release(b *batch, some ...*letters.Letter) {
-	err := d.underGrace(func(ctx context.Context) error { return d.store.Inside().Release(ctx, b.claim.Of(some...)) })
+	err := d.underGrace(func(ctx context.Context) error { return hidden.Of(d.store).Release(ctx, b.claim.Of(some...)) })
 	if err != nil {
 		logging.LettersNotReleased.Write(d.Logger, err, nil)
 	}

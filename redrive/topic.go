@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/poison"
@@ -19,6 +20,7 @@ import (
 
 // DrainTopicConfig configures DrainTopic. Rules.Allow, Topic and Park are required.
 type DrainTopicConfig struct {
+	handle
 	Rules
 	// Topic is the dead-letter topic. Required.
 	Topic string
@@ -218,11 +220,16 @@ type browser interface {
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 
-// Inside returns what Spillway's own packages call of this one, and its users do not. Nothing is promised of it.
-func Inside() inside.Drains[DrainTopicConfig] { return inner{} }
+type handle = hidden.Handle[inner]
 
+// inner has what only Spillway's own packages do with a DrainTopicConfig.
 type inner struct{}
 
+// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
+// publishes and creates nothing. The subscriber must have the method Browse of wmkafka's, wmamqp's and wmsql's: any
+// other shows a message only to take it. PlanTopic looks at no more messages than DrainTopic would take. Of config
+// it needs no Park, and does not call Backlog. If ctx ends or the broker fails, it returns what it counted until
+// then, and the error.
 func (inner) PlanTopic(ctx context.Context, subscriber message.Subscriber,
 	config DrainTopicConfig) (none inside.TopicPlan,
 	err error) {

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/seal"
@@ -31,7 +32,7 @@ func sealer(t testing.TB, ids ...string) *envelope.Sealer {
 
 func with(t testing.TB, keys seal.Keys, clear ...string) *envelope.Sealer {
 	t.Helper()
-	return testkit.Must(seal.New(keys, clear...)).Inside()
+	return hidden.Of(testkit.Must(seal.New(keys, clear...)))
 }
 
 func equal(a, b envelope.Content) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -189,8 +190,8 @@ func testUnlease(t *testing.T, s *shop) {
 // claim leases the first letter that f chooses for an hour.
 func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[letters.Letter] {
 	t.Helper()
-	seqs := testkit.Must(store.Inside().Free(t.Context(), f, 1))
-	c, err := store.Inside().Claim(t.Context(), f, seqs, time.Hour)
+	seqs := testkit.Must(hidden.Of(store).Free(t.Context(), f, 1))
+	c, err := hidden.Of(store).Claim(t.Context(), f, seqs, time.Hour)
 	testkit.Require(t, err == nil && len(c.Letters) == 1, "%v %v", c, err)
 	return c
 }
@@ -235,7 +236,7 @@ func testErase(t *testing.T, s *shop) {
 	delayed := testkit.Must(delay.NewStore(t.Context(), s.db, "shop"))
 	waits := message.NewMessage("waits", nil)
 	waits.Metadata.Set("customer", erased)
-	testkit.NoError(t, delayed.Inside().Put(t.Context(), "orders", waits, time.Hour))
+	testkit.NoError(t, hidden.Of(delayed).Put(t.Context(), "orders", waits, time.Hour))
 	whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}
 	s.steps([]step{
 		{2, "nothing is chosen", []string{"erase", "--reason", "r"}},

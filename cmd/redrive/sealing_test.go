@@ -9,6 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -16,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/seal"
 )
 
-const hidden = "Ada Lovelace"
+const sealedText = "Ada Lovelace"
 
 // keyFile writes a file of keys. The first one is the current one.
 func keyFile(t *testing.T, ids ...string) string {
@@ -35,13 +37,13 @@ func sealerOf(t *testing.T, ids ...string) *seal.Sealer {
 // sealedLetter is a letter that a service sealed.
 func sealedLetter(t *testing.T, s *seal.Sealer, id string) *message.Message {
 	t.Helper()
-	sealed, _, err := poison.Inside().Seal(t.Context(), s, clearLetter(id))
+	sealed, _, err := inside.Poison.Seal(t.Context(), s, clearLetter(id))
 	testkit.NoError(t, err)
 	return sealed
 }
 
 func clearLetter(id string) *message.Message {
-	return letter(id, `{"currency":"USD","of":"`+hidden+`"}`, func(l *poison.Letter) { l.Original.Metadata.Set("buyer", hidden) })
+	return letter(id, `{"currency":"USD","of":"`+sealedText+`"}`, func(l *poison.Letter) { l.Original.Metadata.Set("buyer", sealedText) })
 }
 
 // sealedShop has two letters of the key a, one of the key z, which is lost, and one that is not sealed.
@@ -80,8 +82,8 @@ func TestSealed_shown(t *testing.T) {
 	keys := keyFile(t, "b", "a")
 	s.env = append(s.env, "SPILLWAY_KEYS="+keys)
 	s.steps([]step{
-		{0, "buyer = " + hidden, []string{"show", "one"}},
-		{0, `"of": "` + hidden, []string{"show", "one"}},
+		{0, "buyer = " + sealedText, []string{"show", "one"}},
+		{0, `"of": "` + sealedText, []string{"show", "one"}},
 		{0, `"seal_key":"a"`, []string{"show", "one", "--json"}},
 		{0, `+   "currency": "EUR"`, append([]string{"diff", "one"}, edit...)},
 		{0, `+   "currency": "EUR"`, append([]string{"redrive", "one", "--dry-run"}, edit...)},
@@ -109,12 +111,12 @@ func TestSealed_moved(t *testing.T) {
 	s := sealedShop(t, databases.SQLite)
 	keys := keyFile(t, "b", "a")
 	sealed := s.pipe("export", "--sealed")
-	if sealed.code != 0 || strings.Count(sealed.out, "\n") != 4 || strings.Count(sealed.out, hidden) != 2 { // payload and metadata of the clear one
+	if sealed.code != 0 || strings.Count(sealed.out, "\n") != 4 || strings.Count(sealed.out, sealedText) != 2 { // payload and metadata of the clear one
 		t.Fatalf("exit %d: %s %s", sealed.code, sealed.out, sealed.err)
 	}
 	opened := s.pipe("export", "--keys", keys)
 	testkit.Require(t, opened.code == 5 && strings.Count(opened.out, "\n") == 3 &&
-		strings.Count(opened.out, hidden) == 6, "exit %d: %s %s", opened.code, opened.out, opened.err)
+		strings.Count(opened.out, sealedText) == 6, "exit %d: %s %s", opened.code, opened.out, opened.err)
 	for name, lines := range map[string]string{"sealed": sealed.out, "opened": opened.out} {
 		to := newShop(t)
 		to.input(lines, "import", "-", "--yes", "--keys", keys, "--clear", "tenant").wants(t, 0)
@@ -123,7 +125,7 @@ func TestSealed_moved(t *testing.T) {
 			got, err := l.Open(t.Context(), sealerOf(t, "b", "a"))
 			want := clearLetter(id)
 			testkit.Check(t, err == nil && l.Sealed && l.Original.Metadata["tenant"] == "blue" &&
-				string(got.Original.Payload) == string(want.Payload) && got.Original.Metadata["buyer"] == hidden,
+				string(got.Original.Payload) == string(want.Payload) && got.Original.Metadata["buyer"] == sealedText,
 				"%s: %s is sealed: %v, %+v, %v", name, id, l.Sealed, got.Original, err)
 		}
 	}
@@ -149,12 +151,12 @@ func TestReseal(t *testing.T) {
 		{5, `{"key":"b","resealed":1,"closed":1,`, append(run, "--yes", "--json")},
 		{5, "1 letter left, because a program works on them", append(run, "--from", "a", "--yes")},
 	})
-	testkit.NoError(t, s.store.Inside().Release(t.Context(), taken))
+	testkit.NoError(t, hidden.Of(s.store).Release(t.Context(), taken))
 	s.steps([]step{
 		{5, `sealed with key "z"`, append(run, "--yes")},
 		{0, "b\t3\tcurrent\nz\t1\twould be resealed\n", []string{"reseal", "--dry-run", "--keys", keys}},
 		{0, "rotation", []string{"audit", "--kind", "resealed"}},
-		{0, "buyer = " + hidden, []string{"show", "clear", "--keys", keyFile(t, "b")}},
+		{0, "buyer = " + sealedText, []string{"show", "clear", "--keys", keyFile(t, "b")}},
 		{0, "tenant = blue", []string{"show", "clear"}},
 	})
 	got := s.pipe("audit", "--kind", "resealed")
@@ -181,6 +183,6 @@ func TestSealed_work(t *testing.T) {
 	testkit.Require(t, len(came) != 0, "no message came back")
 	msg, want := came[0], clearLetter("one")
 	testkit.Check(t, msg.UUID == "one" && string(msg.Payload) == string(want.Payload) &&
-		msg.Metadata["buyer"] == hidden && msg.Metadata["tenant"] == "blue" && msg.Metadata[poison.KeySealed] == "",
+		msg.Metadata["buyer"] == sealedText && msg.Metadata["tenant"] == "blue" && msg.Metadata[poison.KeySealed] == "",
 		"%s came back with %q %v", msg.UUID, msg.Payload, msg.Metadata)
 }

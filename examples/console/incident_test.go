@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/browser"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -76,7 +77,7 @@ func serveDemo(t *testing.T, every time.Duration) (*service, *sql.DB, string) {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	waits := func() int {
-		return testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{}))
+		return testkit.Must(hidden.Of(s.campaigns).Store().Count(t.Context(), letters.Filter{}))
 	}
 	testkit.Eventually(t, "letters", func() bool { return waits() >= 5 })
 	return s, db, server.URL + "/"

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/browser"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -27,7 +28,7 @@ func TestPictures(t *testing.T) {
 	}
 	s, db, url := serveDemo(t, 5*time.Millisecond)
 	testkit.Eventually(t, "letters", func() bool {
-		return testkit.Must(s.campaigns.Inside().Store().Count(t.Context(), letters.Filter{})) >= 500
+		return testkit.Must(hidden.Of(s.campaigns).Store().Count(t.Context(), letters.Filter{})) >= 500
 	})
 	s.faults.Fixed.Store(true)
 	spread(t, db)

@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -10,44 +9,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/privacy"
 )
-
-// Campaigns is the inside of campaigns.Campaigns. Store is *letters.Store. The other type parameters are types of
-// package campaigns, which imports this one.
-type Campaigns[Store any, State comparable, Request, Plan any] interface {
-	// Store returns the Store of campaigns.New.
-	Store() Store
-	// Summary counts the campaigns of the service by their states. It is made for metrics.
-	Summary(ctx context.Context) (Summary[State], error)
-	// Plan is campaigns.Campaigns.Plan, with what a page shows of it.
-	Plan(ctx context.Context, r Request) (Plan, Details, error)
-	// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events
-	// stay on record after the campaign has ended.
-	History(ctx context.Context, id string, after int64) ([]CampaignEvent, error)
-	// Holding returns those of the letters, at most campaigns.MaxSeqs, that a campaign of the service has and is not
-	// through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled
-	// has a letter until its worker gives it back.
-	Holding(ctx context.Context, seqs ...int64) (map[int64]string, error)
-	// LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are
-	// gone, by reason, the most first, at most 20 reasons.
-	LeftBehind(ctx context.Context, id string) ([]Behind, error)
-	// Policies returns the standing policies of the service.
-	Policies(ctx context.Context) (Policies, error)
-	// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and
-	// from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change. The
-	// record has it under an id, if there is one.
-	FreezePolicies(ctx context.Context, name string, frozen bool, by, why, id string) (changed bool, err error)
-	// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
-	ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error)
-	// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
-	// description and payload of their filters, their edits and reasons), from reasons and details of their events, and
-	// from reasons of freezes.
-	// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
-	// the campaigns did, and their counts, stay. With a dry run nothing is changed.
-	Forget(ctx context.Context, dryRun bool, values ...string) (Forgotten, error)
-	// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
-	// payload. It takes at most 500 letters, and returns how many texts there were.
-	ForgetLetters(ctx context.Context, seqs ...int64) (int, error)
-}
 
 // Summary counts the campaigns of a service.
 type Summary[State comparable] struct {

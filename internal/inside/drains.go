@@ -1,12 +1,6 @@
 package inside
 
 import (
-	"context"
-	"time"
-
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -22,16 +16,6 @@ func Places(concurrency, unmarked int) int {
 		return 1
 	}
 	return concurrency + unmarked
-}
-
-// Drains is the inside of package redrive. Config is redrive.DrainTopicConfig.
-type Drains[Config any] interface {
-	// PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,
-	// publishes and creates nothing. The subscriber must have the method Browse of wmkafka's, wmamqp's and wmsql's: any
-	// other shows a message only to take it. PlanTopic looks at no more messages than DrainTopic would take. Of config
-	// it needs no Park, and does not call Backlog. If ctx ends or the broker fails, it returns what it counted until
-	// then, and the error.
-	PlanTopic(ctx context.Context, subscriber message.Subscriber, config Config) (TopicPlan, error)
 }
 
 // TopicPlan is what a drain of a topic would do. Messages is the sum of Letters, Quarantine, Refused, NotChosen and
@@ -76,16 +60,4 @@ type TopicLetter struct {
 	poison.Letter
 	// Target is the topic that it would go to.
 	Target string
-}
-
-// Stages is the inside of stages.Stages. The first two methods can be called if the *Stages is nil.
-type Stages interface {
-	// Store returns the store of the Config. It is nil if messages wait in topics.
-	Store() *delayed.Store
-	// HandlerOf returns the handler of a topic that waiting messages come back from, and the handler's live topic. It
-	// reports false if no handler of this process has the topic. Of handlers that share the topic, it returns the one
-	// whose name comes first.
-	HandlerOf(stageTopic string) (handler, topic string, ok bool)
-	// Total returns how long a message can wait in all stages together, without longer waits that errors ask for.
-	Total() time.Duration
 }

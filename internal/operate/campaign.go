@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/text/masked"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -36,7 +37,7 @@ func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request,
 	if part = most > 0 && (r.Max == 0 || r.Max > most); part {
 		r.Max = most
 	}
-	plan.Plan, plan.Details, err = d.Campaigns.Inside().Plan(ctx, r)
+	plan.Plan, plan.Details, err = hidden.Of(d.Campaigns).Plan(ctx, r)
 	return plan, part && plan.Letters == most, err
 }
 
@@ -270,7 +271,7 @@ func sameJSON(a, b any) bool {
 
 // Policies returns the standing policies of the service, with reasons that are masked.
 func (d *Desk) Policies(ctx context.Context) (inside.Policies, error) {
-	all, err := d.Campaigns.Inside().Policies(ctx)
+	all, err := hidden.Of(d.Campaigns).Policies(ctx)
 	stops := []*inside.Stop{all.Frozen}
 	for i := range all.Policies {
 		p := &all.Policies[i]
@@ -302,7 +303,7 @@ func (d *Desk) FreezePolicies(ctx context.Context, who Person, name string, froz
 	if done, err := d.did(ctx, act); done || err != nil {
 		return done, err
 	}
-	return d.Campaigns.Inside().FreezePolicies(ctx, name, frozen, who.Name, who.Reason, act.RedriveID)
+	return hidden.Of(d.Campaigns).FreezePolicies(ctx, name, frozen, who.Name, who.Reason, act.RedriveID)
 }
 
 // ReleaseCause lets a policy take letters of a cause again, which begins as given. It returns the cause.
@@ -336,7 +337,7 @@ func (d *Desk) ReleaseCause(ctx context.Context, who Person, name, cause string)
 	case 0:
 		return "", inside.ErrNoPolicy
 	case 1:
-		_, err = d.Campaigns.Inside().ReleaseCause(ctx, name, found[0], who.Name, who.Reason, act.RedriveID)
+		_, err = hidden.Of(d.Campaigns).ReleaseCause(ctx, name, found[0], who.Name, who.Reason, act.RedriveID)
 		return found[0], err
 	}
 	return "", wrong("cause", "is the beginning of several: give more of it")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
@@ -219,13 +220,13 @@ func (d *Desk) Count(ctx context.Context, s Selection) Number {
 func (d *Desk) Freeze(ctx context.Context, f letters.Filter) (s Selection, err error) {
 	s.Filter = f
 	for range 3 {
-		if s.Filter.MaxSeq, err = d.Store.Inside().LastSeq(ctx); err != nil {
+		if s.Filter.MaxSeq, err = hidden.Of(d.Store).LastSeq(ctx); err != nil {
 			return s, err
 		}
 		if s.Number, err = d.Store.Count(ctx, f); err != nil { // the numbers of causes answer, and no letter is read
 			return s, err
 		}
-		if again, err := d.Store.Inside().LastSeq(ctx); err != nil || again == s.Filter.MaxSeq {
+		if again, err := hidden.Of(d.Store).LastSeq(ctx); err != nil || again == s.Filter.MaxSeq {
 			return s, err
 		}
 	}
@@ -296,7 +297,7 @@ func (d *Desk) Erase(ctx context.Context, who Person, r erasure.Request) (report
 func (d *Desk) erasable(ctx context.Context) (s erasure.Stores, err error) {
 	s.Letters, s.Campaigns = d.Store, d.Campaigns
 	tables, err := d.Tables(ctx)
-	db, service := d.Store.Inside().DB(), d.Store.Inside().Service()
+	db, service := hidden.Of(d.Store).DB(), hidden.Of(d.Store).Service()
 	if err == nil && tables["delayed"] > 0 {
 		s.Delayed, err = delay.NewStore(ctx, db, service)
 	}

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -61,7 +62,7 @@ func VersionOf(l letters.Letter) string {
 
 // Tables returns the versions of Spillway's tables in the database, by their component.
 func (d *Desk) Tables(ctx context.Context) (versions map[string]int, err error) {
-	on, err := database.Detect(ctx, d.Store.Inside().DB())
+	on, err := database.Detect(ctx, hidden.Of(d.Store).DB())
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (d *Desk) Causes(ctx context.Context, f letters.Filter, skip int) ([]letter
 	if f.Limit = min(f.Limit, MostCauses); skip == 0 {
 		return d.Store.Groups(ctx, f)
 	}
-	some, err := d.Store.Inside().CausesBySize(ctx, f, skip, f.Limit)
+	some, err := hidden.Of(d.Store).CausesBySize(ctx, f, skip, f.Limit)
 	if err != nil || len(some) == 0 {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (d *Desk) Causes(ctx context.Context, f letters.Filter, skip int) ([]letter
 
 // CausesBegin returns the causes whose hash begins so, whatever became of their letters.
 func (d *Desk) CausesBegin(ctx context.Context, begin string) ([]letters.Group, error) {
-	some, err := d.Store.Inside().CausesBegin(ctx, begin, MostCauses)
+	some, err := hidden.Of(d.Store).CausesBegin(ctx, begin, MostCauses)
 	if err != nil || len(some) == 0 {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
@@ -70,7 +71,7 @@ func (d *Desk) inCampaigns(ctx context.Context, s Selection, h *Held) error {
 	}
 	number := map[string]int{}
 	count := func(seqs []int64) error {
-		holding, err := d.Campaigns.Inside().Holding(ctx, seqs...)
+		holding, err := hidden.Of(d.Campaigns).Holding(ctx, seqs...)
 		for campaign := range maps.Values(holding) {
 			number[campaign]++
 		}
@@ -128,7 +129,7 @@ func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
 	if tables["outages"] == 0 {
 		return nil, ErrNoOutages
 	}
-	in := d.Store.Inside()
+	in := hidden.Of(d.Store)
 	return sqlshare.NewStore(ctx, in.DB(), in.Service())
 }
 
@@ -179,7 +180,7 @@ func (d *Desk) Hold(ctx context.Context, who Person, handler string, hold bool) 
 		changed, err = store.Release(ctx, handler, who.Reason, who.Name)
 	}
 	if err == nil && changed {
-		err = d.Store.Inside().RecordFreeze(ctx, act)
+		err = hidden.Of(d.Store).RecordFreeze(ctx, act)
 	}
 	return changed, err
 }
@@ -200,7 +201,7 @@ func (d *Desk) BreakLeases(ctx context.Context, who Person, seqs []int64) (broke
 		return nil, err
 	}
 	if done == nil {
-		return d.Store.Inside().BreakLeases(ctx, act, s.Seqs...)
+		return hidden.Of(d.Store).BreakLeases(ctx, act, s.Seqs...)
 	}
 	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{act.RedriveID}, Limit: letters.MaxLimit})
 	for _, e := range events {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/internal/text/printable"
@@ -73,7 +74,7 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	if done != nil || err != nil {
 		return err
 	}
-	_, err = d.Store.Inside().Record(ctx, nil, string(letters.EventShown), act, seqs...)
+	_, err = hidden.Of(d.Store).Record(ctx, nil, string(letters.EventShown), act, seqs...)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -16,13 +17,13 @@ import (
 
 // Sequences returns the keys whose messages wait in order, those with the most messages first.
 func (d *Desk) Sequences(ctx context.Context, limit int) ([]sequence.Parked, error) {
-	in := d.Store.Inside()
+	in := hidden.Of(d.Store)
 	return sequence.List(ctx, in.DB(), in.Service(), limit)
 }
 
 // Sequence returns a key by its first message, and the messages that wait, at most limit.
 func (d *Desk) Sequence(ctx context.Context, seq int64, limit int) (sequence.Parked, []sequence.Message, error) {
-	in := d.Store.Inside()
+	in := hidden.Of(d.Store)
 	first, all, err := sequence.Show(ctx, in.DB(), in.Service(), seq, limit)
 	return first, all, err
 }
@@ -33,7 +34,7 @@ func (d *Desk) Behind(ctx context.Context, origin poison.Origin) (n int, seq int
 	if err != nil || origin.Key == nil {
 		return 0, 0, nil // of no source with an order
 	}
-	in := d.Store.Inside()
+	in := hidden.Of(d.Store)
 	return sequence.Behind(ctx, in.DB(), in.Service(),
 		sequence.Source{Group: origin.ConsumerGroup, Topic: origin.Topic, Partition: int32(partition)}, origin.Key)
 }
@@ -45,7 +46,7 @@ func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what s
 	if err := who.allowed(Act); err != nil {
 		return 0, err
 	}
-	in, act := d.Store.Inside(), who.once(decidedBy)
+	in, act := hidden.Of(d.Store), who.once(decidedBy)
 	same := func(e letters.Event) bool { return strings.HasPrefix(e.Detail, what.String()+" of ") }
 	if done, err := d.before(ctx, act, same); done != nil || err != nil {
 		return 0, err

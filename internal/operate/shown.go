@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/poison"
@@ -63,7 +64,7 @@ func (d *Desk) Shown(who Person, c campaigns.Campaign) CampaignData {
 
 // LeftBehind are the letters that a campaign left behind, as they may be shown.
 func (d *Desk) LeftBehind(ctx context.Context, c campaigns.Campaign) ([]inside.Behind, error) {
-	behind, err := d.Campaigns.Inside().LeftBehind(ctx, c.ID)
+	behind, err := hidden.Of(d.Campaigns).LeftBehind(ctx, c.ID)
 	for i := range behind {
 		d.mask(&behind[i].Why)
 	}
@@ -76,7 +77,7 @@ func (d *Desk) CampaignOf(ctx context.Context, who Person, c campaigns.Campaign)
 	if v.Behind, err = d.LeftBehind(ctx, c); err != nil {
 		return v, err
 	}
-	events, err := d.Campaigns.Inside().History(ctx, c.ID, 0)
+	events, err := hidden.Of(d.Campaigns).History(ctx, c.ID, 0)
 	v.Events = listed(events)
 	for i := range v.Events {
 		d.mask(&v.Events[i].Reason, &v.Events[i].Details)
@@ -137,7 +138,7 @@ func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
 	head := message.NewMessage(m.ID, nil)
 	head.Metadata = m.Metadata
 	var failure poison.Failure
-	if poison.Inside().IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
+	if inside.Poison.IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
 		failure = poison.Read(head).Failure
 	}
 	d.mask(&m.ID, &m.Why, &failure.Description)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/downstream"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // deadlyExit is the exit status of a process that a deadly message ended.
@@ -49,13 +49,13 @@ func (h *handler) handle(msg *message.Message) ([]*message.Message, error) {
 			return nil, err
 		}
 	case staged:
-		if poison.Inside().StageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
+		if inside.Poison.StageOf(msg).Number < 1+draw(h.seed, id, len(delays)) {
 			return nil, errDown // nothing marks it: it is unknown
 		}
 	case hopeless:
 		return nil, classify.Transient(errDown)
 	case unnamed:
-		if poison.Inside().StageOf(msg).Number < draw(h.seed, id, 2) {
+		if inside.Poison.StageOf(msg).Number < draw(h.seed, id, 2) {
 			return nil, errDown
 		}
 	case permanent, oversized, rejected:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -128,7 +129,7 @@ func (s *site) waiting(ctx context.Context) (sum int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		kept, err := later.Inside().Waiting(ctx)
+		kept, err := hidden.Of(later).Waiting(ctx)
 		if err != nil {
 			return 0, err
 		}

@@ -21,8 +21,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -71,7 +72,6 @@ func backoffOf(c *Config) *intervals.Backoff { return (*intervals.Backoff)(&c.Ba
 type Outputs struct {
 	link
 	queue  *poison.Queue
-	inside deadletter.Inside // of queue
 	config Config
 	untied sync.Once
 }
@@ -96,7 +96,7 @@ func New(queue *poison.Queue, config Config) (*Outputs, error) {
 	if err := backoffOf(&config).Validate("Config.Backoff"); err != nil {
 		return nil, err
 	}
-	o := &Outputs{queue: queue, inside: queue.Inside(), config: config}
+	o := &Outputs{queue: queue, config: config}
 	o.link = chain.LinkOf(o.step)
 	return o, nil
 }
@@ -128,8 +128,8 @@ func (outputs *Outputs) step(next chain.Handler) chain.Handler {
 			// Metadata copied from a redriven source would give the output an origin that is not its own. Any producer
 			// can write metadata that look like a letter's. A consumer of a dead-letter topic passes the letter's
 			// metadata on.
-			if own := poison.Inside().ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
-				!outputs.inside.IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
+			if own := inside.Poison.ProducerMetadata(msg.Metadata); len(own) != len(msg.Metadata) &&
+				!hidden.Of(outputs.queue).IsDeadLetterTopic(message.SubscribeTopicFromCtx(c.Ctx)) {
 				msg.Metadata = own
 			}
 			msg.SetContext(context.WithValue(chain.CarryTransaction(msg.Context(), c.Ctx), tieKey{}, t))

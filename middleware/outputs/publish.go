@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
@@ -207,7 +208,7 @@ func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool 
 		return tries > 1
 	}
 	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid ||
-		tries > 1 && p.outputs.inside.Classifier().IsTooLarge(err)
+		tries > 1 && hidden.Of(p.outputs.queue).Classifier().IsTooLarge(err)
 }
 
 // setAside dead-letters the source. Its handler succeeded, so its number of attempts stays.
@@ -231,7 +232,7 @@ func (p *outputPublisher) report(c *chain.Call, err error) {
 	})
 	if config.OnOutputError != nil {
 		safecall.Hook(config.Logger, "outputs.OnOutputError", func() {
-			config.OnOutputError(c.Ctx, p.outputs.inside.Error(err))
+			config.OnOutputError(c.Ctx, hidden.Of(p.outputs.queue).Error(err))
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
@@ -34,7 +35,7 @@ func (s *Stages) AddHandler(router *message.Router, name, topic string, sub mess
 			fmt.Errorf("its publisher (%T) is Config.Publisher too, which the router closes when the handler stops: give the "+
 				"stages a publisher of their own", s.config.Publisher))
 	}
-	if err := s.inside.CheckPublisher(pub); err != nil {
+	if err := hidden.Of(s.queue).CheckPublisher(pub); err != nil {
 		return nil, cannotAdd(name, err)
 	}
 	return s.add(router, name, topic, sub, false, func(as string, sub message.Subscriber) *message.Handler {
@@ -120,7 +121,7 @@ func (s *Stages) add(router *message.Router, name, topic string, sub message.Sub
 	case name == "" || topic == "":
 		return nil, cannotAdd(name,
 			fmt.Errorf("name and topic (%q) must not be empty, since stage topics are named after them", topic))
-	case s.inside.IsDeadLetterTopic(topic):
+	case hidden.Of(s.queue).IsDeadLetterTopic(topic):
 		return nil, cannotAdd(name,
 			fmt.Errorf("%q is a topic of dead letters, whose consumers have no stages; add the handler to the router",
 				topic))

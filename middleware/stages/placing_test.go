@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -93,7 +94,7 @@ func TestStageBehindHeaders(t *testing.T) {
 		sent := message.Metadata{"k": "a\nb", "outer": " c ", "a key": "v", "urn:x": "y", "plain": "z"}
 		var seen []message.Metadata
 		s.handle("billing", "orders", func(msg *message.Message) error {
-			seen = append(seen, poison.Inside().ProducerMetadata(maps.Clone(msg.Metadata)))
+			seen = append(seen, inside.Poison.ProducerMetadata(maps.Clone(msg.Metadata)))
 			testkit.Equal(t, "the handler sees what is packed", msg.Metadata[poison.KeyOriginalMetadata], "")
 			return errBoom
 		})

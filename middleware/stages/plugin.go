@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
@@ -127,7 +128,7 @@ func (s *Stages) warnOfAbandoned() {
 	defer cancel()
 	sources, known := s.topics()
 	if s.config.Store != nil {
-		kept, err := s.config.Store.Inside().Waiting(ctx)
+		kept, err := hidden.Of(s.config.Store).Waiting(ctx)
 		s.unseen(err, "the delay store")
 		for _, k := range kept {
 			if !known[k.Topic] {
@@ -142,12 +143,12 @@ func (s *Stages) warnOfAbandoned() {
 	for _, source := range sources {
 		var waiting map[string]int
 		err := safecall.Call("stages: ListWaiting", func() (err error) {
-			waiting, err = publisher.ListWaiting(ctx, s.config.Naming.Inside().StagePrefix(source))
+			waiting, err = publisher.ListWaiting(ctx, s.prefix(source))
 			return err
 		})
 		s.unseen(err, source)
 		for _, topic := range slices.Sorted(maps.Keys(waiting)) {
-			if !known[topic] && waiting[topic] > 0 && s.config.Naming.Inside().IsStage(topic) {
+			if !known[topic] && waiting[topic] > 0 && s.config.Naming.IsStage(topic) {
 				s.abandoned(topic, waiting[topic])
 			}
 		}
@@ -164,7 +165,24 @@ type lister interface {
 // listed reports whether stage topics have the names of their groups. A lister can then tell what was consumed.
 func (s *Stages) listed() bool {
 	source := naming.Source{Topic: "orders", Handler: "billing", Delay: time.Second}
-	return s.config.Naming.StageTopic(source) == s.config.Naming.Inside().StageGroup(source)
+	return s.config.Naming.StageTopic(source) == groupOf(s.config.Naming, source)
+}
+
+// prefix is what the names of a live topic's stage topics begin with, by the default pattern.
+func (s *Stages) prefix(topic string) string {
+	a := s.config.Naming.StageTopic(naming.Source{Topic: topic, Handler: "a", Delay: time.Second})
+	b := s.config.Naming.StageTopic(naming.Source{Topic: topic, Handler: "b", Delay: time.Second})
+	same := 0
+	for a[same] == b[same] {
+		same++
+	}
+	return a[:same]
+}
+
+// groupOf names the consumer group that reads a stage topic. It differs for each handler, also if handlers share the
+// topic. With the default patterns it is the name of the topic.
+func groupOf(scheme naming.Scheme, source naming.Source) string {
+	return naming.Scheme{Style: scheme.Style, MaxLength: scheme.MaxLength}.StageTopic(source)
 }
 
 // topics returns the live topics of all handlers, and all of their stage topics.

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -126,7 +127,7 @@ func (w *world) handle(msg *message.Message) error {
 
 // checkAttempt checks one invocation against what its message tells.
 func (w *world) checkAttempt(msg *message.Message, call int) {
-	stage := poison.Inside().StageOf(msg)
+	stage := inside.Poison.StageOf(msg)
 	attempts, _ := strconv.Atoi(msg.Metadata[poison.KeyAttempts])
 	now := time.Now()
 	counted := 0

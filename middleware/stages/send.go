@@ -15,8 +15,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -48,15 +50,15 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 	class := failure.Verdict.Class.String()
 	if line, due := logging.HandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number),
 		to.topic); due {
-		line.Write(s.inside.Cause(failure.Err), logging.Fields{
+		line.Write(hidden.Of(s.queue).Cause(failure.Err), logging.Fields{
 			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number,
 			logging.StageTopic: to.topic, logging.Attempt: failure.Attempts, logging.Wait: pause,
 			logging.MessageID: c.Msg.UUID,
 		})
 	}
 	if s.config.Hooks.OnStage != nil {
-		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause, s.inside.Shown(failure.Verdict),
-			failure.Attempts}
+		event := Waiting{c.Msg.UUID, h.name, h.topic, to.topic, number, pause,
+			hidden.Of(s.queue).Shown(failure.Verdict), failure.Attempts}
 		safecall.Hook(s.config.Logger, "stages.OnStage", func() { s.config.Hooks.OnStage(c.Ctx, event) })
 	}
 	return chain.Outcome{}
@@ -72,7 +74,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 		backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.inside.Classifier().IsTooLarge(err) || destination.IsRefused(err) || outage.Away(err) ||
+		if err == nil || s.isTooLarge(err) || destination.IsRefused(err) || outage.Away(err) ||
 			attempt == stageAttempts {
 			return err
 		}
@@ -88,11 +90,11 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure, number int, pause time.Duration,
 	entry string) error {
 	if s.config.Store != nil {
-		msg := s.inside.ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
+		msg := hidden.Of(s.queue).ForStage(c.Original(), failure, number, time.Now().Add(pause), time.Time{})
 		msg.Metadata.Set(poison.KeyRetryEntry, entry)
 		return s.traced(c, to, failure, number, s.config.Store, msg, func() error {
 			return safecall.Call("delay store", func() error {
-				return s.config.Store.Inside().Put(msg.Context(), to.topic, msg, pause)
+				return hidden.Of(s.config.Store).Put(msg.Context(), to.topic, msg, pause)
 			})
 		})
 	}
@@ -104,7 +106,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	if holds := to.holds(); pause > holds {
 		holdUntil = now.Add(holds)
 	}
-	msg := s.inside.ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
+	msg := hidden.Of(s.queue).ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
 	msg.Metadata.Set(poison.KeyRetryEntry, entry)
 	if to.foreign(msg) {
 		return errMisnamed
@@ -118,7 +120,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 type packing struct{ message.Publisher }
 
 func (p packing) Publish(topic string, messages ...*message.Message) error {
-	return poison.Inside().Publish(p.Publisher, topic, messages...)
+	return inside.Poison.Publish(p.Publisher, topic, messages...)
 }
 
 var (
@@ -146,10 +148,12 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 	return chain.OutcomeOf(chain.Requeued(errors.Join(err, failure)))
 }
 
+func (s *Stages) isTooLarge(err error) bool { return hidden.Of(s.queue).Classifier().IsTooLarge(err) }
+
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or
 // the publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.inside.Classifier().IsTooLarge(err) || destination.IsRefused(err) || errors.Is(err, errMisnamed) ||
+	return s.isTooLarge(err) || destination.IsRefused(err) || errors.Is(err, errMisnamed) ||
 		errors.As(err, new(*classify.PanicError))
 }
 
@@ -211,12 +215,12 @@ func (s *Stages) traced(c *chain.Call, to *stageTopic, failure *classify.Failure
 	op := &observe.Operation{
 		Kind: observe.Stage, Topic: message.SubscribeTopicFromCtx(c.Ctx), Handler: message.HandlerNameFromCtx(c.Ctx),
 		To: to.topic, Client: client, ID: c.ID(), Message: c.Msg, Stage: number, Attempts: failure.Attempts,
-		Verdict: s.inside.Shown(failure.Verdict), Redrives: poison.Read(msg).Redrive.Count, Parent: c.Trace,
+		Verdict: hidden.Of(s.queue).Shown(failure.Verdict), Redrives: poison.Read(msg).Redrive.Count, Parent: c.Trace,
 		Earlier: c.Arrived(poison.KeyEarlierTrace),
 	}
 	by := traced.By{Tracer: s.config.Tracer, Logger: s.config.Logger}
 	return by.PublishMasked(msg.Context(), op, func(err error) string {
-		return s.inside.Cause(err).Error()
+		return hidden.Of(s.queue).Cause(err).Error()
 	}, func(in context.Context, trace string) error {
 		msg.SetContext(in)
 		if trace != "" && len(trace) <= maxTrace {

@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/poison"
@@ -21,8 +20,9 @@ import (
 
 // What other packages of Spillway need of this part, in one value for each of them.
 type (
-	link  = chain.Link
-	owned = outage.Owned
+	link   = chain.Link
+	owned  = outage.Owned
+	handle = hidden.Handle[*inner]
 )
 
 // Stages gives failed messages to their handlers again later, while the messages behind them go on. Add a handler with
@@ -31,8 +31,8 @@ type (
 type Stages struct {
 	link
 	owned
+	handle
 	queue     *poison.Queue
-	inside    deadletter.Inside // of queue
 	config    Config
 	publisher packing // Config.Publisher
 	active    []Stage
@@ -64,16 +64,16 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stages{queue: queue, inside: queue.Inside(), config: config, active: config.active(),
+	s := &Stages{queue: queue, config: config, active: config.active(),
 		refusals: newRefusals(), handlers: make(map[string]*handler)}
 	s.publisher = packing{config.Publisher}
-	s.link = chain.LinkOf(s.step)
+	s.link, s.handle = chain.LinkOf(s.step), hidden.By((*inner)(s))
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delayed.NewRelay(config.Store.Inside(), s.publisher,
+		relay, err := delayed.NewRelay(hidden.Of(config.Store), s.publisher,
 			delayed.RelayConfig{GiveUp: s.giveUp,
-				Shared: settings.Shared{Classifier: s.inside.Classifier(), Logger: config.Logger}})
+				Shared: settings.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger}})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}
@@ -112,19 +112,20 @@ func (s *Stages) next(after int, retryAfter time.Duration) (number int, wait tim
 // nearest returns the stage with this number, or the last stage if the configuration has fewer now.
 func (s *Stages) nearest(number int) int { return min(max(number, 0), len(s.active)) }
 
-// Inside returns what Spillway's own packages call of Stages, and its users do not. Nothing is promised of it.
-func (s *Stages) Inside() inside.Stages { return (*inner)(s) }
-
 // inner is Stages with the methods that only Spillway's own packages call.
 type inner Stages
 
+// Store returns the store of the Config. It is nil if messages wait in topics.
 func (in *inner) Store() *delayed.Store {
 	if in == nil {
 		return nil
 	}
-	return in.config.Store.Inside()
+	return hidden.Of(in.config.Store)
 }
 
+// HandlerOf returns the handler of a topic that waiting messages come back from, and the handler's live topic. It
+// reports false if no handler of this process has the topic. Of handlers that share the topic, it returns the one
+// whose name comes first.
 func (in *inner) HandlerOf(stageTopic string) (handler, topic string, ok bool) {
 	if in == nil {
 		return "", "", false
@@ -139,6 +140,7 @@ func (in *inner) HandlerOf(stageTopic string) (handler, topic string, ok bool) {
 	return handler, topic, ok
 }
 
+// Total returns how long a message can wait in all stages together, without longer waits that errors ask for.
 func (in *inner) Total() (total time.Duration) {
 	for _, stage := range in.active {
 		total += (*Stages)(in).longest(stage.Delay)

@@ -103,7 +103,7 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 		return t, nil
 	}
 	t := &stageTopic{
-		of: h, topic: topic, group: config.Naming.Inside().StageGroup(source), delay: stage.Delay,
+		of: h, topic: topic, group: groupOf(config.Naming, source), delay: stage.Delay,
 		concurrency: stage.Concurrency,
 		shared:      config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}

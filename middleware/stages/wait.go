@@ -12,8 +12,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -98,7 +100,7 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	defer w.exit()
 	reentry := &chain.Reentry{Handler: w.at.of.name, As: w.at.of.inRouter(), Topic: w.at.topic, Stage: stage.Number,
 		Foreign: foreign, Held: time.Since(arrived)}
-	w.at.of.stages.inside.FromStage(msg)
+	hidden.Of(w.at.of.stages.queue).FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
 	select {
@@ -231,7 +233,7 @@ func (w *waiter) onReentry(msg *message.Message, stage deadletter.Stage) {
 // configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not
 // waited yet: it is a dead letter that re-enters, with all stages before it.
 func (w *waiter) stageOf(msg *message.Message) deadletter.Stage {
-	stage := poison.Inside().StageOf(msg)
+	stage := inside.Poison.StageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
 	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -161,7 +162,7 @@ func (r *running) pollCampaign(ctx, asked context.Context, all *campaigns.Campai
 // stoppedItself returns when a campaign paused last, and whether a worker did that.
 func stoppedItself(ctx context.Context, all *campaigns.Campaigns, id string) (at time.Time, itself bool, err error) {
 	for after := int64(0); ; {
-		events, err := all.Inside().History(ctx, id, after)
+		events, err := hidden.Of(all).History(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return at, itself, err
 		}

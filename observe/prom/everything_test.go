@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
@@ -98,7 +99,7 @@ func wait(t *testing.T, channel *spillway.Channel, sub message.Subscriber) {
 	handle := func(*message.Message) error { return nil }
 	testkit.Must(channel.Stages().AddConsumerHandler(router, "billing", "orders", sub, handle))
 	for id, topic := range map[string]string{"1": "orders.billing.retry", "2": "stock.storage.retry", "3": "stock.packing.retry"} {
-		testkit.NoError(t, channel.Stages().Inside().Store().Put(t.Context(), topic, newMessage(id), time.Hour))
+		testkit.NoError(t, hidden.Of(channel.Stages()).Store().Put(t.Context(), topic, newMessage(id), time.Hour))
 	}
 }
 

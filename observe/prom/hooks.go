@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -281,7 +282,7 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	for _, w := range now {
 		// instances of a service can have different handlers: the names are this instance's own
 		at := place{few.Other, few.Other}
-		if handler, topic, ok := s.of.Inside().HandlerOf(w.Topic); ok {
+		if handler, topic, ok := hidden.Of(s.of).HandlerOf(w.Topic); ok {
 			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}
 		sums[at] = sum{sums[at].waiting + float64(w.Messages), max(sums[at].overdue, -w.Next.Seconds())}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
@@ -124,7 +125,7 @@ func (b *backlog) bound(topic, handler, class, reason string) []string {
 
 // askLetters asks the store. All numbers are kept with the letters: no statement counts letters.
 func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err error) {
-	if a.Totals, err = store.Inside().Totals(ctx); err != nil {
+	if a.Totals, err = hidden.Of(store).Totals(ctx); err != nil {
 		return a, err
 	}
 	waiting := []letters.Status{letters.StatusWaiting}
@@ -156,7 +157,7 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 	for i, g := range kept {
 		causes[i] = g.Cause
 	}
-	oldest, err := store.Inside().OldestWaiting(ctx, causes...)
+	oldest, err := hidden.Of(store).OldestWaiting(ctx, causes...)
 	for _, g := range kept {
 		a.Groups = append(a.Groups,
 			group{g.Cause, clean(g.Topic), clean(g.Handler), g.Class.String(), clean(g.Reason), g.Count, g.Arrived,
@@ -241,7 +242,7 @@ func (r *redriving) Collect(ch chan<- prometheus.Metric) {
 }
 
 func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswer, err error) {
-	if a.Summary, err = c.Inside().Summary(ctx); err != nil {
+	if a.Summary, err = hidden.Of(c).Summary(ctx); err != nil {
 		return a, err
 	}
 	var live []campaigns.State
@@ -255,7 +256,7 @@ func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswe
 }
 
 func (m *Metrics) scrapedCampaigns(ctx context.Context, c *campaigns.Campaigns) (prometheus.Collector, error) {
-	store := c.Inside().Store().Inside()
+	store := hidden.Of(hidden.Of(c).Store())
 	source, err := newSource(ctx, store.DB(), store.Service(), "campaigns/1", &m.config,
 		func(ctx context.Context) (campaignsAnswer, error) {
 			return askCampaigns(ctx, c)

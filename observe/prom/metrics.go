@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -113,7 +114,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 		store = m.store.Load()
 	}
 	if store != nil {
-		source, err := newSource(ctx, store.Inside().DB(), store.Inside().Service(), "letters/1", &m.config,
+		source, err := newSource(ctx, hidden.Of(store).DB(), hidden.Of(store).Service(), "letters/1", &m.config,
 			func(ctx context.Context) (lettersAnswer, error) {
 				return askLetters(ctx, store)
 			})
@@ -122,7 +123,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 		}
 		all = append(all, newBacklog(source, m.labels))
 	}
-	if waiting := channel.Stages().Inside().Store(); waiting != nil {
+	if waiting := hidden.Of(channel.Stages()).Store(); waiting != nil {
 		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, waiting.Waiting)
 		if err != nil {
 			return nil, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -159,7 +160,7 @@ func text(record *sarama.ConsumerMessage) string {
 func withoutOurs(record *sarama.ConsumerMessage) *sarama.ConsumerMessage {
 	clean := *record
 	clean.Headers = slices.DeleteFunc(slices.Clone(record.Headers), func(h *sarama.RecordHeader) bool {
-		return len(poison.Inside().ProducerMetadata(message.Metadata{string(h.Key): ""})) == 0
+		return len(inside.Poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 0
 	})
 	return &clean
 }

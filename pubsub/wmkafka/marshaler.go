@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -251,15 +252,15 @@ func fromWire(metadata message.Metadata) message.Metadata {
 // retry, one that was redriven. Metadata alone can say so of any message. So it must be Spillway that publishes it, or
 // its topic must be one for letters.
 func (m Marshaler) isReturning(topic string, msg *message.Message) bool {
-	if !poison.Inside().IsLetter(msg) && !has(msg, poison.KeyRetryStage) && !has(msg, poison.KeyRedriveCount) {
+	if !inside.Poison.IsLetter(msg) && !has(msg, poison.KeyRetryStage) && !has(msg, poison.KeyRedriveCount) {
 		return false
 	}
-	return chain.IsReturning(msg.Context()) || poison.Inside().IsLetter(msg) && m.takesLetters(topic)
+	return chain.IsReturning(msg.Context()) || inside.Poison.IsLetter(msg) && m.takesLetters(topic)
 }
 
 // takesLetters reports whether topic holds only letters, or messages that wait for a retry.
 func (m Marshaler) takesLetters(topic string) bool {
-	return m.Naming.Inside().IsDeadLetter(topic) || m.Naming.Inside().IsStage(topic)
+	return m.Naming.IsDeadLetter(topic) || m.Naming.IsStage(topic)
 }
 
 func has(msg *message.Message, key string) bool {
@@ -270,7 +271,7 @@ func has(msg *message.Message, key string) bool {
 // restoreKey gives the record the key that the message's first record had. What a handler produced from a redriven
 // message, metadata and all, goes elsewhere than the message itself: there Inner's key counts.
 func restoreKey(record *sarama.ProducerMessage, msg *message.Message, kept carried) {
-	home := poison.Inside().IsLetter(msg) || has(msg, poison.KeyRetryStage) ||
+	home := inside.Poison.IsLetter(msg) || has(msg, poison.KeyRetryStage) ||
 		record.Topic == msg.Metadata[poison.KeyOriginalTopic]
 	if !home && record.Key != nil {
 		return

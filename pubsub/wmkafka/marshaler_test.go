@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
@@ -48,7 +49,7 @@ func TestRecordSurvivesProperty(t *testing.T) {
 				}
 				hasID = true
 			}
-			if len(poison.Inside().ProducerMetadata(message.Metadata{string(h.Key): ""})) == 1 {
+			if len(inside.Poison.ProducerMetadata(message.Metadata{string(h.Key): ""})) == 1 {
 				record.Headers = append(record.Headers, h)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -189,7 +190,7 @@ func Origin(msg *message.Message) poison.Origin {
 // such letters have the key of the original. A message that is in its origin topic again is no letter any more.
 func tellKey(msg *message.Message, record *sarama.ConsumerMessage) {
 	const key, binary = poison.KeyOriginalKey, poison.KeyOriginalKey + poison.Base64Suffix
-	if len(record.Key) == 0 || beyondMetadata(record.Key) || !poison.Inside().IsLetter(msg) ||
+	if len(record.Key) == 0 || beyondMetadata(record.Key) || !inside.Poison.IsLetter(msg) ||
 		has(msg, poison.KeyFailureClass) || has(msg, key) || has(msg, binary) ||
 		poison.Read(msg).Origin.Topic == record.Topic {
 		return

@@ -261,6 +261,8 @@ func (c *Campaigns) recordOnce(ctx context.Context, id string, what string, why 
 	})
 }
 
+// History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events
+// stay on record after the campaign has ended.
 func (in *inner) History(ctx context.Context, id string, after int64) (events []inside.CampaignEvent, err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {

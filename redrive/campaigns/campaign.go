@@ -272,6 +272,9 @@ var (
 	ErrRequest = errors.New("campaigns: the request cannot be carried out")
 )
 
+// Holding returns those of the letters, at most MaxSeqs, that a campaign of the service has and is not
+// through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled
+// has a letter until its worker gives it back.
 func (in *inner) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
@@ -317,6 +320,8 @@ func (c *Campaigns) inCampaigns(ctx context.Context, found []letters.Letter) (ma
 // maxBehind is how many reasons LeftBehind returns: errors of publishers come with messages, and may be many.
 const maxBehind = 20
 
+// LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are
+// gone, by reason, the most first, at most 20 reasons.
 func (in *inner) LeftBehind(ctx context.Context, id string) (behind []inside.Behind, err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {

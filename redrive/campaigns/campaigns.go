@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -82,6 +83,7 @@ func (c *Config) validate() error {
 // Campaigns starts campaigns on the letters of a letters.Store, and looks after them. It is safe for concurrent use, by
 // any number of processes. It has no goroutines. All campaigns are those of the store's service.
 type Campaigns struct {
+	handle
 	store  *letters.Store
 	db     *database.Database
 	config Config
@@ -102,14 +104,15 @@ func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, 
 		return nil, err
 	}
 	var err error
-	if config.Policies, err = prepared(config.Policies, store.Inside().KeepsWaiting()); err != nil {
+	if config.Policies, err = prepared(config.Policies, hidden.Of(store).KeepsWaiting()); err != nil {
 		return nil, err
 	}
-	db, err := database.Open(ctx, "campaigns: New", store.Inside().DB(), store.Inside().Service(), tables...)
+	db, err := database.Open(ctx, "campaigns: New", hidden.Of(store).DB(), hidden.Of(store).Service(), tables...)
 	if err != nil {
 		return nil, err
 	}
 	c := &Campaigns{store: store, db: db, config: config}
+	c.handle = hidden.By((*inner)(c))
 	if err := c.register(ctx); err != nil {
 		return nil, fmt.Errorf("campaigns: New: write down the policies: %w", err)
 	}
@@ -170,18 +173,17 @@ func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows)
 // lock ends a query whose rows this transaction is about to change.
 func (c *Campaigns) lock() string { return strings.TrimSuffix(c.db.SkipLocked(), " SKIP LOCKED") }
 
-func (c *Campaigns) service() any { return []byte(c.store.Inside().Service()) }
+func (c *Campaigns) service() any { return []byte(hidden.Of(c.store).Service()) }
 
-// Inside returns what Spillway's own packages call of Campaigns, and their users do not. Nothing is promised of it.
-func (c *Campaigns) Inside() inside.Campaigns[*letters.Store, State, Request, Plan] {
-	return (*inner)(c)
-}
+type handle = hidden.Handle[*inner]
 
 // inner is Campaigns with the methods that only Spillway's own packages call.
 type inner Campaigns
 
+// Store returns the Store of New.
 func (in *inner) Store() *letters.Store { return in.store }
 
+// Summary counts the campaigns of the service by their states. It is made for metrics.
 func (in *inner) Summary(ctx context.Context) (s inside.Summary[State], err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -41,7 +42,7 @@ func TestCampaign(t *testing.T) {
 		fixture.WantCount(t, store, fixture.Status(letters.StatusQuarantined), 1)
 		fixture.WantCount(t, store, letters.Filter{}, 2) // new, other
 
-		events, err := all.Inside().History(t.Context(), c.ID, 0)
+		events, err := hidden.Of(all).History(t.Context(), c.ID, 0)
 		testkit.Check(t, err == nil && len(events) == 3 && events[0].Kind == inside.CampaignStarted &&
 			events[0].By == act.By && events[0].Reason == act.Reason && events[2].Kind == inside.CampaignFinished,
 			"%+v %v", events, err)
@@ -64,7 +65,7 @@ func TestPlan(t *testing.T) {
 		store, all := stored(t, d, campaigns.Config{Allow: []string{"orders"}, ApproveOver: 3}, fixture.OfTwo(5)...)
 		fixture.Publish(t, store, "orders.dlq", fixture.Letter("forged", "{}", fixture.From("admin")), fixture.Letter("none", "{}", fixture.From("")),
 			fixture.Letter("often", "{}", fixture.RedrivenTimes(9)))
-		plan, more, err := all.Inside().Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
+		plan, more, err := hidden.Of(all).Plan(t.Context(), campaigns.Request{Rate: 2, Edit: &campaigns.Edit{Merge: []byte(`{"n":1}`)}})
 		testkit.NoError(t, err)
 		testkit.Check(t, plan.Letters == 6 && plan.Quarantine == 1 && plan.Takes == 3*time.Second &&
 			plan.NeedsApproval && len(more.Causes) == 3 && more.Causes[0].Letters == 3 &&
@@ -106,7 +107,7 @@ func TestOneCampaignPerLetter(t *testing.T) {
 		reach(t, all, c.ID, campaigns.Finished)
 		wantIDs(t, out, 120)
 		wantHeld(t, all, store, 0)
-		testkit.Check(t, testkit.Err(all.Inside().Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...)) != nil,
+		testkit.Check(t, testkit.Err(hidden.Of(all).Holding(t.Context(), make([]int64, campaigns.MaxSeqs+1)...)) != nil,
 			"more letters than may be are no error")
 	})
 }
@@ -136,7 +137,7 @@ func wantHeld(t *testing.T, all *campaigns.Campaigns, store *letters.Store, n in
 	for _, h := range heads {
 		seqs = append(seqs, h.Seq)
 	}
-	holding := testkit.Must(all.Inside().Holding(t.Context(), seqs...))
+	holding := testkit.Must(hidden.Of(all).Holding(t.Context(), seqs...))
 	testkit.Check(t, len(holding) == n, "%d letters of %d are held, want %d", len(holding), len(seqs), n)
 	for seq, id := range holding {
 		testkit.Check(t, slices.Contains(ids, id) && slices.Contains(seqs, seq), "letter %d is held by %s", seq, id)
@@ -155,7 +156,7 @@ func TestLeftToOtherWorkers(t *testing.T) {
 	id := start(t, all, r).ID
 	run(t, open(t, store, config), &fixture.Outbox{}, quick)
 	left := func() (reasons []string) {
-		history := testkit.Must(all.Inside().History(t.Context(), id, 0))
+		history := testkit.Must(hidden.Of(all).History(t.Context(), id, 0))
 		for _, e := range history {
 			if e.Kind == inside.CampaignLeft && e.By == campaigns.ByItself && e.Details != "" {
 				reasons = append(reasons, e.Reason)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -215,8 +216,8 @@ func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
 		hand: make(map[int64]*letters.Letter, len(k.rows)), lost: make(map[int64]bool),
 	}
 	var err error
-	b.lease, err = f.all.store.Inside().Claim(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, k.seqs(),
-		f.config.Lease)
+	b.lease, err = hidden.Of(f.all.store).Claim(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses},
+		k.seqs(), f.config.Lease)
 	if err != nil {
 		f.returnTurns(&k, len(k.rows))
 		f.settler.note(b, backs(k.rows)...)
@@ -322,7 +323,7 @@ func (b *batch) renew() error {
 	if err != nil || len(hand) == 0 {
 		return err
 	}
-	still, err := b.all.store.Inside().Renew(ctx, b.lasts, b.lease.Of(hand...))
+	still, err := hidden.Of(b.all.store).Renew(ctx, b.lasts, b.lease.Of(hand...))
 	if err != nil {
 		return err
 	}

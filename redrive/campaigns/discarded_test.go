@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -64,7 +65,7 @@ func TestDiscarded(t *testing.T) {
 		r.NotBefore = time.Time{}
 		c = start(t, all, r)
 		discard("3") // it may be in the hand of no worker: none runs yet
-		testkit.Must(store.Inside().Erase(t.Context(), letters.Filter{IDs: []string{"5"}}, gaveUp, inside.EraseOptions{}))
+		testkit.Must(hidden.Of(store).Erase(t.Context(), letters.Filter{IDs: []string{"5"}}, gaveUp, inside.EraseOptions{}))
 		out := working(t, all)
 		c = reach(t, all, c.ID, campaigns.Finished)
 		sent := out.All()
@@ -116,7 +117,7 @@ func TestHandleAgain(t *testing.T) {
 		testkit.Must(db.Exec(`ALTER TABLE spillway_keys RENAME COLUMN expires_at TO hidden`)) // so that none can be removed
 		run(t, all, out, quick)
 		c = reach(t, all, c.ID, campaigns.Finished)
-		behind, err := all.Inside().LeftBehind(t.Context(), c.ID)
+		behind, err := hidden.Of(all).LeftBehind(t.Context(), c.ID)
 		testkit.Check(t, err == nil && c.Failed == 1 && len(behind) == 1 &&
 			strings.Contains(behind[0].Why, "run again") && out.IDs()["stays"] <= 0,
 			"%+v, %+v, %v, published %v", c, behind, err, out.IDs())
@@ -150,7 +151,7 @@ func TestForeignLetters(t *testing.T) {
 	reach(t, all, c.ID, campaigns.Finished)
 	for _, sent := range out.All() {
 		_, err := poison.Decode(sent.Msg)
-		own := poison.Inside().ProducerMetadata(sent.Msg.Metadata)
+		own := inside.Poison.ProducerMetadata(sent.Msg.Metadata)
 		testkit.Check(t, err != nil && sent.Topic == "orders" && len(own) == 1 && own["tenant"] == "blue" && string(sent.Msg.Payload) == "{}",
 			"%s went to %s with %q", sent.Msg.UUID, sent.Topic, sent.Msg.Metadata)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/internal/jsonedit"
 )
@@ -95,7 +94,7 @@ func (e *Edit) size() int {
 
 // reserved reports whether a metadata key is not the producer's.
 func reserved(key string) bool {
-	return len(poison.Inside().ProducerMetadata(message.Metadata{key: "x"})) == 0
+	return len(inside.Poison.ProducerMetadata(message.Metadata{key: "x"})) == 0
 }
 
 // apply changes msg, whose payload and metadata are its own.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -65,7 +66,7 @@ func TestEdit(t *testing.T) {
 	redriven := slices.IndexFunc(history, func(e letters.Event) bool { return e.Kind == letters.EventRedriven })
 	testkit.Check(t, err == nil && edited >= 0 && redriven >= edited,
 		"edited at %d, redriven at %d, %v", edited, redriven, err)
-	behind, err := all.Inside().LeftBehind(t.Context(), done.ID)
+	behind, err := hidden.Of(all).LeftBehind(t.Context(), done.ID)
 	left := 0
 	for _, b := range behind {
 		if left += b.Letters; b.Outcome != "refused" || !strings.HasPrefix(b.Why, "edit: ") {
@@ -177,7 +178,7 @@ func TestDiff_masked(t *testing.T) {
 		{2, campaigns.Edit{Patch: []byte(`[{"op":"move","from":"/card/number","path":"/pad"}]`)}, "", "more than"},
 		{2, campaigns.Edit{Merge: []byte(`{"n":2}`)}, `"number":"[redacted]"`, ""},
 	} {
-		_, plan, err := all.Inside().Plan(t.Context(), campaigns.Request{Seqs: []int64{row.seq}, Edit: &row.edit})
+		_, plan, err := hidden.Of(all).Plan(t.Context(), campaigns.Request{Seqs: []int64{row.seq}, Edit: &row.edit})
 		testkit.Require(t, err == nil && len(plan.Sample) == 1 && plan.Sample[0].Edited.Refused == "",
 			"%s: %+v %v", inside.EditText(&row.edit), plan.Sample, err)
 		whole := plan.Sample[0].Edited

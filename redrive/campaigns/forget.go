@@ -13,6 +13,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 )
 
+// Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
+// description and payload of their filters, their edits and reasons), from reasons and details of their events, and
+// from reasons of freezes.
+// The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
+// the campaigns did, and their counts, stay. With a dry run nothing is changed.
 func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (done inside.Forgotten, err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
@@ -158,7 +163,7 @@ func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string
 // saying returns the events of a campaign whose texts have one of the values.
 func (c *Campaigns) saying(ctx context.Context, id string, values []string) (found []inside.CampaignEvent, err error) {
 	for after := int64(0); ; {
-		events, err := c.Inside().History(ctx, id, after)
+		events, err := (*inner)(c).History(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return found, err
 		}
@@ -171,6 +176,8 @@ func (c *Campaigns) saying(ctx context.Context, id string, values []string) (fou
 	}
 }
 
+// ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
+// payload. It takes at most 500 letters, and returns how many texts there were.
 func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {

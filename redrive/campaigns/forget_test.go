@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -38,10 +39,10 @@ func TestForget(t *testing.T) {
 			ids = append(ids, start(t, all, r).ID)
 		}
 		testkit.Must(all.Pause(ctx, ids[2], campaigns.Act{By: "eve", Reason: "of " + person}))
-		dry, err := all.Inside().Forget(ctx, true, person, short)
+		dry, err := hidden.Of(all).Forget(ctx, true, person, short)
 		testkit.Check(t, err == nil && dry.Texts == 102+103+1 && slices.Equal(dry.Open, ids[:1]),
 			"a dry run says %d texts, %d open, %v", dry.Texts, len(dry.Open), err)
-		done, err := all.Inside().Forget(ctx, false, person, short)
+		done, err := hidden.Of(all).Forget(ctx, false, person, short)
 		testkit.Check(t, err == nil && done.Texts == dry.Texts && slices.Equal(done.Open, ids[:1]),
 			"%d texts, %d open, %v", done.Texts, len(done.Open), err)
 		if c, err := all.Get(ctx, ids[0]); err != nil || c.Request.Edit.Set["to"] != person || !strings.Contains(string(c.Request.Edit.Merge), person) {
@@ -49,7 +50,7 @@ func TestForget(t *testing.T) {
 		}
 		testkit.Must(all.Cancel(ctx, ids[0], campaigns.Act{By: "eve", Reason: "r"}))
 		for _, want := range []int{1, 0} {
-			done, err := all.Inside().Forget(ctx, false, person, short)
+			done, err := hidden.Of(all).Forget(ctx, false, person, short)
 			testkit.Check(t, err == nil && done.Texts == want && len(done.Open) == 0,
 				"%+v, %v, want %d texts", done, err, want)
 		}
@@ -63,19 +64,19 @@ func TestForget(t *testing.T) {
 		testkit.Check(t, strings.Contains(string(c.Request.Edit.Merge), "1.50"), "%s", c.Request.Edit.Merge)
 		c, err = all.Get(ctx, ids[2])
 		testkit.Check(t, err == nil && c.Why == "of erased" && c.State == campaigns.Paused, "%+v, %v", c, err)
-		history, err := all.Inside().History(ctx, ids[2], 0)
+		history, err := hidden.Of(all).History(ctx, ids[2], 0)
 		testkit.Check(t, err == nil && len(history) == 3 && history[0].Reason == "for erased" &&
 			history[2].Reason == "of erased", "%+v, %v", history, err)
 
 		testkit.Must(db.Exec(`UPDATE spillway_campaign_letters SET why = 'edit: no ` + person + `'`))
 		for _, want := range []int{2, 0} {
-			testkit.Returns(t, want)(all.Inside().ForgetLetters(ctx, 3, 4, 999))
+			testkit.Returns(t, want)(hidden.Of(all).ForgetLetters(ctx, 3, 4, 999))
 		}
 		var left int
 		err = db.QueryRow(`SELECT COUNT(*) FROM spillway_campaign_letters WHERE why = 'erased'`).Scan(&left)
 		testkit.Check(t, err == nil && left == 2, "%d, %v", left, err)
-		testkit.Returns(t, 0)(all.Inside().ForgetLetters(ctx))
-		testkit.Check(t, testkit.Err(all.Inside().ForgetLetters(ctx, make([]int64, 501)...)) != nil,
+		testkit.Returns(t, 0)(hidden.Of(all).ForgetLetters(ctx))
+		testkit.Check(t, testkit.Err(hidden.Of(all).ForgetLetters(ctx, make([]int64, 501)...)) != nil,
 			"too many letters are accepted")
 	})
 }
@@ -98,7 +99,7 @@ func TestForget_two(t *testing.T) {
 		for i, person := range persons {
 			all := open(t, fixture.StoreOn(t, openDB()), config)
 			both.Go(func() {
-				done, err := all.Inside().Forget(t.Context(), false, person)
+				done, err := hidden.Of(all).Forget(t.Context(), false, person)
 				testkit.Check(t, err == nil && len(done.Open) <= 0, "%+v, %v", done, err)
 				texts[i] = done.Texts
 			})
@@ -106,7 +107,7 @@ func TestForget_two(t *testing.T) {
 		both.Wait()
 		for _, id := range ids {
 			c, err1 := all.Get(t.Context(), id)
-			events, err2 := all.Inside().History(t.Context(), id, 0)
+			events, err2 := hidden.Of(all).History(t.Context(), id, 0)
 			text := fmt.Sprint(c, events)
 			testkit.Require(t, err1 == nil && err2 == nil && !strings.Contains(text, "@example.com"),
 				"%v %v %v", err1, err2, text)
@@ -138,7 +139,7 @@ func TestPurge(t *testing.T) {
 			testkit.Returns(t, want)(all.Purge(t.Context(), time.Now().Add(time.Hour), act))
 			testkit.Equal(t, "left", rows(), 20)
 		}
-		events := testkit.Must(all.Inside().History(t.Context(), ended.ID, 0))
+		events := testkit.Must(hidden.Of(all).History(t.Context(), ended.ID, 0))
 		testkit.Check(t, len(events) == 4 && events[3].Kind == inside.CampaignPurged && events[3].By == act.By &&
 			events[3].Reason == act.Reason && events[3].Details == "600 letters", "%+v", events)
 		testkit.Equal(t, "selected", testkit.Must(all.Get(t.Context(), ended.ID)).Selected, 600)

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -93,7 +94,7 @@ func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
 		return result{row: p.row}, ""
 	}
 	if request.HandleAgain && of.Failure.Reason == classify.ReasonOutput {
-		if _, err := f.all.store.Inside().HandleAgain(ctx, *of, f.act()); err != nil {
+		if _, err := hidden.Of(f.all.store).HandleAgain(ctx, *of, f.act()); err != nil {
 			return f.keyStays(ctx, p.row, err), ""
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -29,7 +30,7 @@ func TestStart_once(t *testing.T) {
 		c, err := all.Start(t.Context(), r)
 		testkit.Check(t, err == nil && c.Selected == 60 && c.State == campaigns.Running, "%+v %v", c, err)
 		testkit.Equal(t, "campaigns", len(testkit.Must(all.List(t.Context(), campaigns.List{}))), 1)
-		testkit.Equal(t, "on record", len(testkit.Must(all.Inside().History(t.Context(), r.ID, 0))), 2)
+		testkit.Equal(t, "on record", len(testkit.Must(hidden.Of(all).History(t.Context(), r.ID, 0))), 2)
 		none := campaigns.Request{ID: "9f3a12bc-0000-4000-8000-000000000002", Filter: letters.Filter{Handlers: []string{"none"}}, Act: act}
 		for range 2 {
 			c, err := all.Start(t.Context(), none)
@@ -42,8 +43,8 @@ func TestStart_once(t *testing.T) {
 		c, err = theirs.Start(t.Context(), r)
 		testkit.Check(t, err != nil && c.ID == "", "the campaign of another service: %+v", c)
 		seq := fixture.List(t, store, letters.Filter{})[0].Seq
-		testkit.Equal(t, "held by", testkit.Must(all.Inside().Holding(t.Context(), seq))[seq], r.ID)
-		testkit.Equal(t, "another service is told", len(testkit.Must(theirs.Inside().Holding(t.Context(), seq))), 0)
+		testkit.Equal(t, "held by", testkit.Must(hidden.Of(all).Holding(t.Context(), seq))[seq], r.ID)
+		testkit.Equal(t, "another service is told", len(testkit.Must(hidden.Of(theirs).Holding(t.Context(), seq))), 0)
 	})
 }
 
@@ -57,7 +58,7 @@ func TestEdit_payload(t *testing.T) {
 		1: {Seqs: []int64{1}, Edit: &campaigns.Edit{Payload: &text, Merge: []byte(`{"a":2}`)}, Act: act},
 		2: {Seqs: []int64{2}, Edit: &campaigns.Edit{Payload: &empty}, Act: act},
 	} {
-		_, plan, err := all.Inside().Plan(t.Context(), r)
+		_, plan, err := hidden.Of(all).Plan(t.Context(), r)
 		testkit.Check(t, err == nil && len(plan.Sample) == 1 && plan.Sample[0].Edited != nil &&
 			plan.Sample[0].Edited.Refused == "", "%d: %+v %v", seq, plan.Sample, err)
 		c := reach(t, all, start(t, all, r).ID, campaigns.Finished)
@@ -77,7 +78,7 @@ func TestEdit_payload(t *testing.T) {
 		testkit.Check(t, errors.Is(err, campaigns.ErrRequest) && strings.Contains(err.Error(), "name the one"),
 			"%s: %v", name, err)
 	}
-	testkit.Equal(t, "done", testkit.Must(all.Inside().Forget(t.Context(), false, "Zoë>", "1")).Texts, 1)
+	testkit.Equal(t, "done", testkit.Must(hidden.Of(all).Forget(t.Context(), false, "Zoë>", "1")).Texts, 1)
 }
 
 // Feature V7: campaigns that were created at the same time are listed once each, on whatever page they are.

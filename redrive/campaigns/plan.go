@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/timing/period"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -36,10 +37,11 @@ var ages = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Ho
 // Plan says what a campaign of the request would do if it started now: a dry run. It reads the whole selection, in
 // windows, and ends with ctx. Request.By and Reason may be empty.
 func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
-	plan, _, err := c.Inside().Plan(ctx, r)
+	plan, _, err := (*inner)(c).Plan(ctx, r)
 	return plan, err
 }
 
+// Plan is Plan, with what a page shows of it.
 func (in *inner) Plan(ctx context.Context, r Request) (Plan, inside.Details, error) {
 	c := (*Campaigns)(in)
 	p, err := c.dryRun(ctx, &r)
@@ -61,7 +63,7 @@ func (c *Campaigns) dryRun(ctx context.Context, r *Request) (*planning, error) {
 	if err := c.checkKeys(ctx, r); err != nil {
 		return nil, err
 	}
-	last, err := c.store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(c.store).LastSeq(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("campaigns: plan: %w", err)
 	}

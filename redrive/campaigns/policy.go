@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/internal/quiet"
@@ -225,7 +226,7 @@ func (r *rounds) standing(ctx context.Context, p *Policy) error {
 		return err
 	}
 	for skip := 0; ; skip += letters.MaxListed { // behind the largest there may be causes of another topic
-		causes, err := c.store.Inside().CausesBySize(ctx, p.Filter, skip, letters.MaxListed)
+		causes, err := hidden.Of(c.store).CausesBySize(ctx, p.Filter, skip, letters.MaxListed)
 		for _, cause := range causes {
 			if err != nil || ctx.Err() != nil {
 				return err
@@ -261,7 +262,7 @@ func (r *rounds) standingFor(ctx context.Context, p *Policy, cause string) (over
 
 // fresh reports whether a campaign of a policy would have a letter.
 func (c *Campaigns) fresh(ctx context.Context, r *Request) (is bool, err error) {
-	last, err := c.store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(c.store).LastSeq(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -300,7 +301,7 @@ func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string,
 		return "", 0, of.frozen, err
 	}
 	since := time.UnixMicro(max(of.releasedAt, of.now-remembered.Microseconds()))
-	redriven, err := c.store.Inside().Redriven(ctx, cause, since)
+	redriven, err := hidden.Of(c.store).Redriven(ctx, cause, since)
 	if err != nil {
 		return "", 0, false, err
 	}
@@ -311,7 +312,7 @@ func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string,
 	}
 	request, err := r.encoded()
 	if err == nil {
-		last, err = c.store.Inside().LastSeq(ctx)
+		last, err = hidden.Of(c.store).LastSeq(ctx)
 	}
 	if err != nil {
 		return "", 0, false, err

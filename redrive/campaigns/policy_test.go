@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
@@ -83,7 +84,7 @@ func (p *policies) end(id string) {
 
 func (p *policies) blocked() []inside.Stop {
 	p.Helper()
-	return testkit.Must(p.all.Inside().Policies(p.Context())).Policies[0].Blocked
+	return testkit.Must(hidden.Of(p.all).Policies(p.Context())).Policies[0].Blocked
 }
 
 // Feature V14: a policy redrives a cause, the canary first. The next campaign waits for the window and all outcomes.
@@ -188,9 +189,9 @@ func TestPolicy_blocks(t *testing.T) {
 			testkit.Require(t, len(stops) == 1 && stops[0].By == campaigns.ByItself && strings.Contains(stops[0].Reason, one.ID) && len(stops[0].Cause) > 8,
 				"%s: %+v", by, stops)
 			testkit.Check(t, log.Has("A standing policy leaves a cause", "policy", "customers"), "%s: no line says it", by)
-			summary := testkit.Must(p.all.Inside().Summary(t.Context()))
+			summary := testkit.Must(hidden.Of(p.all).Summary(t.Context()))
 			testkit.Equal(t, "causes in the summary", summary.Blocked, 1)
-			released, err := p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8: imported", "")
+			released, err := hidden.Of(p.all).ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8: imported", "")
 			testkit.Check(t, released && err == nil, "%v %v", released, err)
 			found := p.look()
 			testkit.Require(t, len(found) == 2 && found[0].Selected == 1, "%s: %+v", by, found)
@@ -220,7 +221,7 @@ func TestPolicy_blocksWhatIsNotKnown(t *testing.T) {
 		testkit.Equal(t, name+": campaigns", len(p.look()), 1)
 		stops := p.blocked()
 		testkit.Require(t, len(stops) == 1 && strings.HasSuffix(stops[0].Reason, name), "%s: %+v", name, stops)
-		testkit.Must(p.all.Inside().ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8", ""))
+		testkit.Must(hidden.Of(p.all).ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8", ""))
 		testkit.Equal(t, name+": campaigns after the release", len(p.look()), 2)
 	}
 }
@@ -293,11 +294,11 @@ func TestPolicy_frozen(t *testing.T) {
 		c.ApproveOver = 10
 		p := withPolicies(t, fixture.SQLite, c)
 		freeze := func(name string, frozen bool) (bool, error) {
-			return p.all.Inside().FreezePolicies(t.Context(), name, frozen, "ann", "INC-7: freeze", "")
+			return hidden.Of(p.all).FreezePolicies(t.Context(), name, frozen, "ann", "INC-7: freeze", "")
 		}
 		_, err := freeze("other", true)
 		testkit.Is(t, err, inside.ErrNoPolicy)
-		_, err = p.all.Inside().FreezePolicies(t.Context(), name, true, "ann", "", "")
+		_, err = hidden.Of(p.all).FreezePolicies(t.Context(), name, true, "ann", "", "")
 		testkit.Is(t, err, campaigns.ErrRequest)
 		fixture.Publish(t, p.store, "orders.dlq", fixture.Several(20)...)
 		fixture.Publish(t, p.store, "orders.dlq", fixture.Letter("a", "{}", fixture.By("shipping")))
@@ -326,11 +327,11 @@ func TestPolicy_frozen(t *testing.T) {
 		stop()
 		fixture.Publish(t, p.store, "orders.dlq", fixture.Letter("b", "{}", fixture.By("mail")))
 		testkit.Equal(t, "campaigns while it is frozen", len(p.look()), 2)
-		is := testkit.Must(p.all.Inside().Policies(t.Context()))
+		is := testkit.Must(hidden.Of(p.all).Policies(t.Context()))
 		testkit.Check(t, (is.Frozen != nil) == (name == "") && (is.Policies[0].Frozen != nil) == (name != "") && is.Policies[0].Today == 2, "%+v", is)
-		forgotten, err := p.all.Inside().Forget(t.Context(), true, "INC-7: freeze")
+		forgotten, err := hidden.Of(p.all).Forget(t.Context(), true, "INC-7: freeze")
 		testkit.Require(t, err == nil && forgotten.Texts > 0, "%+v %v", forgotten, err)
-		testkit.Must(p.all.Inside().Forget(t.Context(), false, "INC-7: freeze"))
+		testkit.Must(hidden.Of(p.all).Forget(t.Context(), false, "INC-7: freeze"))
 		testkit.Check(t, len(fixture.Saying(t, p.db, "INC-7: freeze", "spillway_policies")) == 0, "the freeze still says it")
 		changed, err = freeze(name, false)
 		testkit.Check(t, changed && err == nil, "%v %v", changed, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -180,7 +181,7 @@ func (f *flight) giveBack(b *batch, rows []row) {
 func (f *flight) release(b *batch, some ...*letters.Letter) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
-	if err := f.all.store.Inside().Release(ctx, b.lease.Of(some...)); err != nil {
+	if err := hidden.Of(f.all.store).Release(ctx, b.lease.Of(some...)); err != nil {
 		logging.LettersNotReleased.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -17,7 +19,7 @@ func TestSealed(t *testing.T) {
 	s, _ := fixture.Sealer(t, "k1")
 	lost, _ := fixture.Sealer(t, "k3")
 	store := testkit.Must(letters.NewStore(t.Context(), db, letters.Config{Service: "shop", Seal: s}))
-	gone, _, err := poison.Inside().Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
+	gone, _, err := inside.Poison.Seal(t.Context(), lost, fixture.Letter("lost", `{"n":1}`))
 	testkit.NoError(t, err)
 	fixture.Publish(t, store, "orders.dlq", gone, fixture.Letter("1", `{"n":1}`), fixture.Letter("2", `{"n":1}`))
 	log := &testkit.Log{}
@@ -26,7 +28,7 @@ func TestSealed(t *testing.T) {
 	all := open(t, store, c)
 	r := request
 	r.Edit = &campaigns.Edit{Merge: []byte(`{"n":2}`)}
-	_, plan, err := all.Inside().Plan(t.Context(), r)
+	_, plan, err := hidden.Of(all).Plan(t.Context(), r)
 	testkit.Check(t, err == nil && len(plan.Sample) == 3 &&
 		strings.Contains(plan.Sample[0].Edited.Refused, `sealed with key "k3"`) &&
 		string(plan.Sample[1].Edited.Before) == `{"n":1}` && string(plan.Sample[1].Edited.After) == `{"n":2}`,

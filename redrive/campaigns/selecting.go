@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -99,8 +100,8 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	taken, err := c.seqs(ctx, tx, id, rows)
 	if err == nil {
-		_, err = c.store.Inside().Record(ctx, tx, string(letters.EventSelected), letters.Act{By: act.By, Reason: act.Reason,
-			RedriveID: id}, taken...)
+		_, err = hidden.Of(c.store).Record(ctx, tx, string(letters.EventSelected),
+			letters.Act{By: act.By, Reason: act.Reason, RedriveID: id}, taken...)
 	}
 	return n, err
 }
@@ -373,7 +374,7 @@ func (c *Campaigns) cameBack(ctx context.Context, tx *sql.Tx, r *Request, of []l
 	for i, l := range of {
 		seqs[i] = l.Seq
 	}
-	return c.store.Inside().CameBack(ctx, tx, seqs...)
+	return hidden.Of(c.store).CameBack(ctx, tx, seqs...)
 }
 
 // again is a letter of which a campaign asks whether its message has a newer one.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -380,7 +381,7 @@ func (f *flight) settleLetters(ctx context.Context, status letters.Status, act l
 	for b, letters := range of {
 		claims = append(claims, b.lease.Of(letters...))
 	}
-	marked, err := f.all.store.Inside().Settle(ctx, status, act, claims...)
+	marked, err := hidden.Of(f.all.store).Settle(ctx, status, act, claims...)
 	is := make(map[int64]bool, len(marked))
 	for _, seq := range marked {
 		is[seq] = true
@@ -395,7 +396,7 @@ func (f *flight) recordEdits(ctx context.Context, act letters.Act, some []markin
 		seqs[i] = m.piece.row.seq
 	}
 	act.Detail = inside.EditText(f.campaign.Request.Edit)
-	_, err := f.all.store.Inside().Record(ctx, nil, string(letters.EventEdited), act, seqs...)
+	_, err := hidden.Of(f.all.store).Record(ctx, nil, string(letters.EventEdited), act, seqs...)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -66,7 +67,7 @@ func TestCampaignsBehindSlowOnes(t *testing.T) {
 func TestTurnIsReturned(t *testing.T) {
 	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
 		store, all := stored(t, d, config, fixture.Several(40)...)
-		db := store.Inside().DB()
+		db := hidden.Of(store).DB()
 		due := func(id string) (at int64, inHand bool) {
 			testkit.Is(t, db.QueryRow(`SELECT next_due, (SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = id
 AND token <> '') FROM spillway_campaigns WHERE id = '`+id+`'`).Scan(&at, &inHand), nil)
@@ -113,7 +114,7 @@ func TestCampaignsTakeTurns(t *testing.T) {
 	waited := 0
 	for _, id := range ids {
 		reach(t, all, id, campaigns.Finished)
-		for _, e := range testkit.Must(all.Inside().History(t.Context(), id, 0)) {
+		for _, e := range testkit.Must(hidden.Of(all).History(t.Context(), id, 0)) {
 			if e.Kind == inside.CampaignWaits && strings.Contains(e.Reason, "they take turns") {
 				waited++
 			}
@@ -168,7 +169,7 @@ func TestClose(t *testing.T) {
 	go func() { defer close(closed); stop() }()
 	testkit.Eventually(t, "letters that were not begun are released", func() bool {
 		n := 0
-		err := store.Inside().DB().QueryRow(`SELECT COUNT(*) FROM spillway_dead_letters WHERE leased_until > 0 AND token <> x''`).Scan(&n)
+		err := hidden.Of(store).DB().QueryRow(`SELECT COUNT(*) FROM spillway_dead_letters WHERE leased_until > 0 AND token <> x''`).Scan(&n)
 		return err == nil && n == len(first)
 	})
 	select {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
@@ -52,7 +53,7 @@ func (c *Campaigns) Start(ctx context.Context, r Request) (Campaign, error) {
 	if err := c.sweep(ctx); err != nil {
 		return Campaign{}, err
 	}
-	last, err := c.store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(c.store).LastSeq(ctx)
 	if err != nil {
 		return Campaign{}, fmt.Errorf("campaigns: start: %w", err)
 	}
@@ -111,7 +112,7 @@ func (c *Campaigns) checkKeys(ctx context.Context, r *Request) error {
 	if !r.HandleAgain {
 		return nil
 	}
-	if err := c.store.Inside().CheckKeys(ctx); err != nil {
+	if err := hidden.Of(c.store).CheckKeys(ctx); err != nil {
 		return wrong{fmt.Errorf("campaigns: Request.HandleAgain is true, and the receiver's keys are not in the letters' "+
 			"database: leave it out if the handlers have no receiver, or remove the keys where they are with "+
 			"erasure.Erase: %w", err)}

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -77,7 +78,7 @@ func TestSteer(t *testing.T) {
 		})
 		wantIDs(t, out, len(out.All()))
 		var what []string
-		for _, e := range testkit.Must(all.Inside().History(t.Context(), c.ID, 0)) {
+		for _, e := range testkit.Must(hidden.Of(all).History(t.Context(), c.ID, 0)) {
 			what = append(what, e.Kind)
 		}
 		testkit.Check(t, slices.Equal(what, []string{inside.CampaignStarted, inside.CampaignRan, inside.CampaignPaused,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -154,7 +155,7 @@ func (c *Campaigns) stop(ctx context.Context, tx *sql.Tx, policy, cause string, 
 		what = map[bool]string{true: "blocked", false: "released"}[stopped]
 		of += ", cause " + cause
 	}
-	return c.store.Inside().RecordPolicy(ctx, tx, letters.Act{By: act.By, Reason: act.Reason, RedriveID: act.Key,
+	return hidden.Of(c.store).RecordPolicy(ctx, tx, letters.Act{By: act.By, Reason: act.Reason, RedriveID: act.Key,
 		Detail: what + ": " + of})
 }
 
@@ -210,6 +211,7 @@ func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun boo
 	})
 }
 
+// Policies returns the standing policies of the service.
 func (in *inner) Policies(ctx context.Context) (all inside.Policies, err error) {
 	c := (*Campaigns)(in)
 	if err := c.usable(ctx); err != nil {
@@ -258,6 +260,9 @@ ORDER BY name, cause`, c.service())
 	return all, nil
 }
 
+// FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and
+// from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change. The
+// record has it under an id, if there is one.
 func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by, why,
 	id string) (changed bool, err error) {
 	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
@@ -272,6 +277,7 @@ func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, b
 	})
 }
 
+// ReleaseCause lets a policy take letters of a cause again that was blocked for it.
 func (in *inner) ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error) {
 	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
 	return c.change(ctx, name, cause, act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 )
 
@@ -23,7 +24,7 @@ func (r *rounds) listen(ctx context.Context, c Campaign) error {
 	if begun.Before(r.listenAt[c.ID]) {
 		return nil
 	}
-	heard, err := r.all.store.Inside().Learn(ctx, c.ID)
+	heard, err := hidden.Of(r.all.store).Learn(ctx, c.ID)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -167,7 +168,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
 	if one.Refused+one.Failed+one.Gone > 0 {
-		behind, err := c.desk.Campaigns.Inside().LeftBehind(r.http.Context(), one.ID)
+		behind, err := hidden.Of(c.desk.Campaigns).LeftBehind(r.http.Context(), one.ID)
 		if err != nil {
 			return v, err
 		}
@@ -180,7 +181,7 @@ func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView
 			return v, err
 		}
 	}
-	events, err := c.desk.Campaigns.Inside().History(r.http.Context(), one.ID, 0)
+	events, err := hidden.Of(c.desk.Campaigns).History(r.http.Context(), one.ID, 0)
 	for _, e := range slices.Backward(events) {
 		v.History = append(v.History,
 			historyLine{At: e.At, What: e.Kind, By: e.By, Reason: e.Reason, Details: e.Details})

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -46,7 +47,7 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	v.Form = r.filterForm("causes", r.query, fieldRows)
 	v.Statuses = statusLinks(f, []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined,
 		letters.StatusDiscarded}, func(f letters.Filter) string { return r.link("causes", operate.FilterValues(f)) })
-	last, err := c.desk.Store.Inside().LastSeq(r.http.Context())
+	last, err := hidden.Of(c.desk.Store).LastSeq(r.http.Context())
 	if err != nil {
 		return v, err
 	}
@@ -58,7 +59,7 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	for i, g := range groups {
 		hashes[i] = g.Cause
 	}
-	arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), hashes...)
+	arrived, err := hidden.Of(c.desk.Store).Arrivals(r.http.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
@@ -43,9 +44,10 @@ func New(config Config) (http.Handler, error) {
 		return nil, err
 	}
 	config.setDefaults()
+	store := hidden.Of(config.Campaigns).Store()
 	c := &console{
-		config: config, routes: routes(), service: config.Campaigns.Inside().Store().Inside().Service(),
-		desk:    &operate.Desk{Store: config.Campaigns.Inside().Store(), Campaigns: config.Campaigns, Masks: config.Privacy},
+		config: config, routes: routes(), service: hidden.Of(store).Service(),
+		desk:    &operate.Desk{Store: store, Campaigns: config.Campaigns, Masks: config.Privacy},
 		origins: http.NewCrossOriginProtection(), now: time.Now, timeout: usualTimeout,
 		counting: 200 * time.Millisecond, step: stepTime,
 	}

@@ -91,7 +91,7 @@ func (c *console) whatIsLeft(r *request, view *decidedView) error {
 	if len(s.Seqs) == 0 && view.Left.Some() {
 		s.Number = view.Left.N()
 	}
-	view.Hidden = hidden(s.Values())
+	view.Hidden = hiddenFields(s.Values())
 	return nil
 }
 
@@ -153,7 +153,7 @@ type stepView struct {
 func (c *console) decisionStep(r *request, d *decision, s operate.Selection, key, reason string, n int) answer {
 	view := stepView{
 		D: d, Now: n, Done: c.numberOf(r, d.Of(key)), Left: c.chosen(r, s), Key: key, Reason: reason,
-		Action: r.link(d.Name, nil), Stop: r.link(d.path(key), s.Values()), Hidden: hidden(s.Values()),
+		Action: r.link(d.Name, nil), Stop: r.link(d.path(key), s.Values()), Hidden: hiddenFields(s.Values()),
 	}
 	if view.Left.None() {
 		return answer{to: r.exactLink(d.path(key), s.Values())}

@@ -201,7 +201,7 @@ func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key
 	if len(s.Seqs) == 0 && view.Number.Known() {
 		s.Number = max(1, view.Number.N())
 	}
-	view.Hidden = hidden(s.Values())
+	view.Hidden = hiddenFields(s.Values())
 	return answer{status: p.status, page: "decision", title: d.Title, view: view}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -220,7 +221,7 @@ func TestDiscard_large(t *testing.T) {
 	const many = 6_000 // more than a dry run reads
 	b := newBench(t)
 	b.several(many)
-	last := testkit.Must(b.store.Inside().LastSeq(t.Context()))
+	last := testkit.Must(hidden.Of(b.store).LastSeq(t.Context()))
 	waiting, step := letters.Filter{MaxSeq: last}, 0
 	p := b.get("/discard?"+b.everything()).want(t, http.StatusOK, say(discards.number, many))
 	key := p.fields(t).Get("key")

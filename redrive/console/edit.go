@@ -13,7 +13,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -288,7 +287,7 @@ func unmasked(l letters.Letter) url.Values {
 
 // editKeys are the rows of the producer's metadata. It reports whether the form has all of them.
 func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
-	own := poison.Inside().ProducerMetadata(l.Original.Metadata)
+	own := inside.Poison.ProducerMetadata(l.Original.Metadata)
 	keys := slices.Sorted(maps.Keys(own))
 	for _, key := range keys {
 		value := own[key]
@@ -322,7 +321,7 @@ func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 
 // hides reports whether the letter has something that the form would show and the console masks.
 func (c *console) hides(l letters.Letter) bool {
-	for key, value := range poison.Inside().ProducerMetadata(l.Original.Metadata) {
+	for key, value := range inside.Poison.ProducerMetadata(l.Original.Metadata) {
 		if c.desk.Masks.Metadata(key, value) != value {
 			return true
 		}

@@ -115,8 +115,8 @@ func without(q url.Values, name, value string) url.Values {
 	return rest
 }
 
-// hidden are the fields of a query, for a form that sends them on.
-func hidden(q url.Values) (fields []field) {
+// hiddenFields are the fields of a query, for a form that sends them on.
+func hiddenFields(q url.Values) (fields []field) {
 	for name, values := range q {
 		fields = append(fields, field{Name: name, Values: values})
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
@@ -161,7 +162,7 @@ func (c *console) mayLook(hr *http.Request) (may bool, note string, err error) {
 
 // state is how the service of a console stands.
 func (c *console) state(ctx context.Context) (s fleet.State, err error) {
-	totals, err := c.desk.Store.Inside().Totals(ctx)
+	totals, err := hidden.Of(c.desk.Store).Totals(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -173,7 +174,7 @@ func (c *console) state(ctx context.Context) (s fleet.State, err error) {
 	if len(first) > 0 {
 		s.Oldest = first[0].FirstFailedAt
 	}
-	all, err := c.desk.Campaigns.Inside().Summary(ctx)
+	all, err := hidden.Of(c.desk.Campaigns).Summary(ctx)
 	if err != nil {
 		return s, err
 	}

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -277,7 +278,7 @@ func with(form url.Values, pairs ...string) url.Values {
 // everything is the query of all letters that wait.
 func (b *bench) everything() string {
 	b.t.Helper()
-	last := testkit.Must(b.store.Inside().LastSeq(b.t.Context()))
+	last := testkit.Must(hidden.Of(b.store).LastSeq(b.t.Context()))
 	n := testkit.Must(b.store.Count(b.t.Context(), letters.Filter{}))
 	return operate.Selection{Filter: letters.Filter{MaxSeq: last}, Number: n}.Values().Encode()
 }

@@ -96,7 +96,7 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 		v.Form.Chips = slices.DeleteFunc(v.Form.Chips, func(one chip) bool { return one.Name == "cause" })
 	}
 	v.Heads, v.Columns = chooseColumns(operate.Filled(q["column"]), len(f.Statuses) > 1, v.Cause != nil)
-	v.Keep = hidden(merged(operate.FilterValues(f), only(q, "rows", "order")))
+	v.Keep = hiddenFields(merged(operate.FilterValues(f), only(q, "rows", "order")))
 
 	whole := f
 	whole.After, whole.NewestFirst = 0, false
@@ -183,7 +183,7 @@ func (c *console) number(r *request, v *letterList, f letters.Filter) error {
 	}
 	v.Number, v.Counted = s.Number, true
 	if s.Number > 0 && s.Filter.MaxSeq > 0 {
-		v.All = hidden(s.Values())
+		v.All = hiddenFields(s.Values())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -73,7 +74,7 @@ type eventLine struct {
 
 func (c *console) overviewOf(r *request) (v overview, err error) {
 	ctx := r.http.Context()
-	totals, err := c.desk.Store.Inside().Totals(ctx)
+	totals, err := hidden.Of(c.desk.Store).Totals(ctx)
 	if err != nil {
 		return v, err
 	}
@@ -189,7 +190,7 @@ type legend struct {
 
 // arrivals draws the chart of the last hour, and names the causes: the newest trouble first.
 func (c *console) arrivals(r *request, v *overview) error {
-	causes, err := c.desk.Store.Inside().CausesBySize(r.http.Context(), letters.Filter{Statuses: letters.Statuses()}, 0,
+	causes, err := hidden.Of(c.desk.Store).CausesBySize(r.http.Context(), letters.Filter{Statuses: letters.Statuses()}, 0,
 		arrivalCauses)
 	if err != nil {
 		return err
@@ -203,7 +204,7 @@ func (c *console) arrivals(r *request, v *overview) error {
 		if err != nil {
 			return err
 		}
-		arrived, err := c.desk.Store.Inside().Arrivals(r.http.Context(), some...)
+		arrived, err := hidden.Of(c.desk.Store).Arrivals(r.http.Context(), some...)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -194,7 +195,7 @@ func (c *console) steer(r *request, name string) (answer, error) {
 
 // steeredBy says who brought a campaign into its state, for the one who came second.
 func (c *console) steeredBy(r *request, id string) string {
-	events, err := c.desk.Campaigns.Inside().History(r.http.Context(), id, 0)
+	events, err := hidden.Of(c.desk.Campaigns).History(r.http.Context(), id, 0)
 	if err != nil || len(events) == 0 {
 		return ""
 	}

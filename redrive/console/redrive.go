@@ -138,7 +138,7 @@ func (r *request) selection(q map[string][]string) (operate.Selection, error) {
 // as it is.
 func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number, set campaignForm, p problem) (answer, error) {
 	view := redriving{
-		Hidden: hidden(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
+		Hidden: hiddenFields(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
 		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
 		Exact: r.exactLink("redrive", s.Values()), Narrowed: s.Narrowed,
 		Again: slices.ContainsFunc(s.Filter.Statuses, func(status letters.Status) bool {

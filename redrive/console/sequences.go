@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/poison"
@@ -82,7 +83,7 @@ func (c *console) sequencePage(r *request, typed string, p problem) (answer, err
 	if len(all) > 0 {
 		head := message.NewMessage(all[0].ID, nil)
 		head.Metadata = all[0].Metadata
-		if poison.Inside().IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
+		if inside.Poison.IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
 			v.Failure = poison.Read(head).Failure
 		}
 	}

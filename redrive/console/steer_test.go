@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -70,7 +71,7 @@ func TestSteer(t *testing.T) {
 // park parks the messages of fixture.Park.
 func (b *bench) park() {
 	b.t.Helper()
-	fixture.Park(b.t, b.db, b.store.Inside().Service())
+	fixture.Park(b.t, b.db, hidden.Of(b.store).Service())
 }
 
 // Feature V11: keys whose messages wait are listed, with a help, and without keys for who may not look at messages.
@@ -146,5 +147,5 @@ func (b *bench) standing() {
 	testkit.Must(campaigns.New(b.t.Context(), b.store, campaigns.Config{Policies: []campaigns.Policy{{Name: "timeouts",
 		Filter: letters.Filter{Reasons: []string{"<b>timeout"}}, Window: time.Hour, PerDay: 4, Max: 100, Rate: 5, Canary: 10}}}))
 	testkit.Must(b.db.Exec(`INSERT INTO spillway_policies (service, name, cause, stopped, changed_at, changed_by, changed_why)
-VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters failed again')`, []byte(b.store.Inside().Service())))
+VALUES (?, 'timeouts', '9f3a12bc00aabb', 1, 1, 'spillway', '5 of 5 letters failed again')`, []byte(hidden.Of(b.store).Service())))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
@@ -75,7 +76,7 @@ func (e *erasing) record(ctx context.Context, what string) error {
 	act := e.act()
 	act.Detail += "; " + what
 	act.RedriveID = e.request.Key
-	return e.Letters.Inside().RecordErasure(ctx, act)
+	return hidden.Of(e.Letters).RecordErasure(ctx, act)
 }
 
 // campaigns takes the values from what campaigns say. An id that stays in the record stays there too.
@@ -83,7 +84,7 @@ func (e *erasing) campaigns(ctx context.Context) error {
 	if e.Campaigns == nil || len(e.request.texts()) == 0 {
 		return nil
 	}
-	done, err := e.Campaigns.Inside().Forget(ctx, e.request.DryRun, e.request.texts()...)
+	done, err := hidden.Of(e.Campaigns).Forget(ctx, e.request.DryRun, e.request.texts()...)
 	e.report.Texts, e.report.CampaignsOpen = e.report.Texts+done.Texts, done.Open
 	e.progress()
 	return err
@@ -96,7 +97,7 @@ func (e *erasing) delayed(ctx context.Context) error {
 	if e.Delayed == nil {
 		return nil
 	}
-	done, err := e.Delayed.Inside().Erase(ctx, delayed.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
+	done, err := hidden.Of(e.Delayed).Erase(ctx, delayed.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
 		delayed.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
@@ -162,7 +163,7 @@ func (e *erasing) letters(ctx context.Context) error {
 		return e.count(ctx, f)
 	}
 	before := e.report
-	_, err := e.Letters.Inside().Erase(ctx, f, e.act(),
+	_, err := hidden.Of(e.Letters).Erase(ctx, f, e.act(),
 		inside.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
 			Progress: func(done inside.Erased) {
 				e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
@@ -183,7 +184,7 @@ func (e *erasing) unsearched(ctx context.Context) error {
 		}
 		e.report.KeysUnsearched = n
 	}
-	keys, err := e.Letters.Inside().SealKeys(ctx)
+	keys, err := hidden.Of(e.Letters).SealKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (e *erasing) beside(ctx context.Context, seqs []int64, ids []string) error 
 	if err := e.keys(ctx, ids); err != nil || e.Campaigns == nil || e.request.DryRun {
 		return err
 	}
-	n, err := e.Campaigns.Inside().ForgetLetters(ctx, seqs...)
+	n, err := hidden.Of(e.Campaigns).ForgetLetters(ctx, seqs...)
 	e.report.Texts += n
 	return err
 }

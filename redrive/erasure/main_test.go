@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -88,7 +89,7 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 		for _, of := range []string{person, "bob"} {
 			msg := message.NewMessage(fmt.Sprint("waits-", of[:3], "-", i), []byte(`{"email":"`+of+`"}`))
 			msg.Metadata.Set("customer", of)
-			testkit.NoError(t, s.Delayed.Inside().Put(t.Context(), "orders", msg, time.Hour))
+			testkit.NoError(t, hidden.Of(s.Delayed).Put(t.Context(), "orders", msg, time.Hour))
 		}
 	}
 }
@@ -120,7 +121,7 @@ func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	}
 	var keys int
 	testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys))
-	waiting, err := s.Delayed.Inside().Waiting(t.Context())
+	waiting, err := hidden.Of(s.Delayed).Waiting(t.Context())
 	testkit.Check(t, len(others) == n && keys == n && err == nil && len(waiting) == 1 && waiting[0].Messages == 20,
 		"of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", len(others), keys, waiting, err, n, n)
 }

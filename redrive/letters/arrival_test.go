@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres/postgrestest"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -123,7 +124,7 @@ func testStore_together(t *testing.T, on fixture.Database) {
 	if on.Name == sqliteFile.Name {
 		refuse = `CREATE TRIGGER refused BEFORE INSERT ON spillway_dead_letters WHEN NEW.size >= 5000 BEGIN SELECT RAISE(ABORT, 'refused'); END`
 	}
-	testkit.Must(stores[0].Inside().DB().Exec(refuse))
+	testkit.Must(hidden.Of(stores[0]).DB().Exec(refuse))
 	const n, callers = 120, 40
 	causes := []string{"billing", "mailer", "stock"}
 	var all sync.WaitGroup

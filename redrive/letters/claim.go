@@ -24,6 +24,8 @@ type claim = inside.Claim[Letter]
 //   - the letter arrived again, and so waits for the next one to take it.
 var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was taken over, given back, or arrived again")
 
+// Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease.
+// Letters that another transaction is writing are among them. Their size may make it fewer than n.
 func (in *inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -43,6 +45,8 @@ func (in *inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	return chosen.seqs, wrapped("look for free letters", err)
 }
 
+// Claim leases those of the letters, at most MaxLimit, that f still chooses, that have no lease, and that
+// no other transaction is writing at this moment. It reads them into memory: Free returns as many as may be.
 func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -154,6 +158,7 @@ func subjectOf(l Letter) subject {
 	return subject{seq: l.Seq, identity: l.identity, id: []byte(l.Original.UUID)}
 }
 
+// Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
 func (in *inner) Release(ctx context.Context, c claim) error {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -174,6 +179,8 @@ func (s *Store) release(ctx context.Context, seqs []int64, token string) error {
 	})
 }
 
+// Postpone ends the lease of the one letter of c and puts the letter behind all others, with a new Seq. Without the
+// lease it changes nothing, and the error is ErrLeaseLost.
 func (in *inner) Postpone(ctx context.Context, c claim) error {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -202,6 +209,7 @@ WHERE seq = ? AND token = ? AND token <> ''`, l.Seq, s.db.Bytes(c.Token))
 	return wrapped(fmt.Sprintf("postpone letter %d", l.Seq), err)
 }
 
+// Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

@@ -87,6 +87,7 @@ func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int,
 	return n, err
 }
 
+// CountTopics returns the number of letters that f chooses by their origin topic, which may be empty.
 func (in *inner) CountTopics(ctx context.Context, f Filter) (map[string]int, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -280,6 +281,7 @@ func statusColumns(format string) string {
 	return strings.Join(columns, ", ")
 }
 
+// Totals returns the numbers of all letters of the service. They are kept with the letters: none is counted.
 func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -295,6 +297,8 @@ func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
 	return n.byStatus(), nil
 }
 
+// OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
+// waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
 func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -330,6 +334,8 @@ func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[strin
 // oldestAtOnce is how many causes one statement of OldestWaiting looks up.
 const oldestAtOnce = 50
 
+// Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A
+// letter that arrives again counts each time.
 func (in *inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

@@ -215,6 +215,8 @@ func forgottenID(id string) string {
 	return forgotten + hex.EncodeToString(sum[:16])
 }
 
+// RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what
+// it looked for them, without a value of the person, and what it found.
 func (in *inner) RecordErasure(ctx context.Context, act Act) error {
 	return (*Store)(in).recordAlone(ctx, "record an erasure", EventErasure, act)
 }

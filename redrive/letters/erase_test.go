@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -44,14 +45,14 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 		testkit.Require(t, err == nil && (m == 1 || status == letters.StatusWaiting), "%v %v %v", status, m, err)
 	}
 	taken := take(t, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, 2)
-	testkit.Must(store.Inside().Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1))
+	testkit.Must(hidden.Of(store).Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1))
 	f := letters.Filter{Metadata: map[string]string{"customer": person}}
-	testkit.Returns(t, inside.Erased{Letters: n - 1, InHand: 1})(store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}))
+	testkit.Returns(t, inside.Erased{Letters: n - 1, InHand: 1})(hidden.Of(store).Erase(ctx, f, erasing, inside.EraseOptions{}))
 	testkit.Check(t, len(fixture.Saying(t, db, person, fixture.Tables...)) != 0,
 		"the letter in hand says nothing of the person")
 	testkit.NoError(t, fixture.Release(ctx, store, taken...))
 	for _, want := range []int{1, 0} { // after the lease
-		testkit.Returns(t, inside.Erased{Letters: want})(store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{}))
+		testkit.Returns(t, inside.Erased{Letters: want})(hidden.Of(store).Erase(ctx, f, erasing, inside.EraseOptions{}))
 	}
 	said := fixture.Saying(t, db, person, fixture.Tables...)
 	testkit.Check(t, len(said) <= 0, "%q say something of the person", said)
@@ -93,7 +94,7 @@ func TestStore_eraseRefuses(t *testing.T) {
 		"Filter.Limit":          {IDs: []string{"1"}, Limit: 7},
 		"Filter.IDs lists 501 ": {IDs: make([]string, 501)},
 	} {
-		testkit.Says(t, testkit.Err(store.Inside().Erase(ctx, f, erasing, inside.EraseOptions{})), want)
+		testkit.Says(t, testkit.Err(hidden.Of(store).Erase(ctx, f, erasing, inside.EraseOptions{})), want)
 	}
 	testkit.Says(t, testkit.Err(store.MarkAll(ctx, letters.Filter{}, letters.StatusErased, byHand)), "use Erase")
 	taken := testkit.Must(fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1))
@@ -101,9 +102,9 @@ func TestStore_eraseRefuses(t *testing.T) {
 	stop := errors.New("no more")
 	f := letters.Filter{IDs: []string{"1"}}
 	stopped := inside.EraseOptions{Before: func(context.Context, []int64, []string) error { return stop }}
-	testkit.Is(t, testkit.Err(store.Inside().Erase(ctx, f, erasing, stopped)), stop)
+	testkit.Is(t, testkit.Err(hidden.Of(store).Erase(ctx, f, erasing, stopped)), stop)
 	wantCount(t, store, f, 1)
-	testkit.NoError(t, store.Inside().RecordErasure(ctx, erasing))
+	testkit.NoError(t, hidden.Of(store).RecordErasure(ctx, erasing))
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventErasure}})
 	testkit.Check(t, err == nil && len(events) == 1 && events[0].Seq == 0 && events[0].By == "bob" &&
 		events[0].Detail == "selector abc" && events[0].MessageID == "", "%+v, %v", events, err)
@@ -117,12 +118,12 @@ func TestStore_eraseForgetsIDs(t *testing.T) {
 	tx := testkit.Must(db.BeginTx(ctx, nil))
 	decided := "key of " + person
 	for _, id := range []string{decided, "other"} {
-		testkit.NoError(t, store.Inside().RecordSequence(ctx, tx, id, letters.Act{By: "ann", Detail: "release"}))
+		testkit.NoError(t, hidden.Of(store).RecordSequence(ctx, tx, id, letters.Act{By: "ann", Detail: "release"}))
 	}
 	testkit.NoError(t, tx.Commit())
 	options := inside.EraseOptions{ForgetIDs: true}
 	for want, f := range map[int]letters.Filter{3: {IDs: []string{person, long, decided}}, 1: {Payload: "no id"}} {
-		testkit.Returns(t, inside.Erased{Letters: want})(store.Inside().Erase(ctx, f, erasing, options))
+		testkit.Returns(t, inside.Erased{Letters: want})(hidden.Of(store).Erase(ctx, f, erasing, options))
 	}
 	said := fixture.Saying(t, db, person, fixture.Tables...)
 	testkit.Check(t, len(said) == 0, "%q say something of the person", said)
@@ -155,7 +156,7 @@ func TestErase_knowsEachColumn(t *testing.T) {
 	for _, name := range names {
 		testkit.Must(db.Exec(`UPDATE spillway_dead_letters SET `+name+` = ?`, person))
 	}
-	_, err := store.Inside().Erase(ctx, letters.Filter{Handlers: []string{"billing"}}, erasing, inside.EraseOptions{ForgetIDs: true})
+	_, err := hidden.Of(store).Erase(ctx, letters.Filter{Handlers: []string{"billing"}}, erasing, inside.EraseOptions{ForgetIDs: true})
 	testkit.NoError(t, err)
 	for _, name := range names {
 		var says sql.NullString

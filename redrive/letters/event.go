@@ -144,6 +144,9 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 	return found, err
 }
 
+// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. kind is
+// selected, edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or
+// nil. Record returns the Seqs of the letters that are there.
 func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 	seqs ...int64) (recorded []int64, err error) {
 	s, kind := (*Store)(in), EventKind(what)
@@ -185,6 +188,8 @@ func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 	return recorded, nil
 }
 
+// RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was
+// decided about how many messages, without their key.
 func (in *inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error {
 	if err := act.validate(); err != nil {
 		return wrapped("record a decision", err)
@@ -193,6 +198,8 @@ func (in *inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID strin
 		subject{identity: []byte{}, id: []byte(messageID)}))
 }
 
+// RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done
+// with which policy.
 func (in *inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
 	if err := act.validate(); err != nil {
 		return wrapped("record a policy", err)
@@ -200,6 +207,7 @@ func (in *inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
 	return wrapped("record a policy", (*Store)(in).record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
 }
 
+// RecordFreeze writes the event freeze. act.Detail says what was done with which handler.
 func (in *inner) RecordFreeze(ctx context.Context, act Act) error {
 	return (*Store)(in).recordAlone(ctx, "record a freeze", EventFreeze, act)
 }
@@ -254,6 +262,10 @@ func (a *Act) validate() error {
 // logged bounds a value that came with a message, or from a caller, before it goes into an error.
 func logged(value string) string { return boundedtext.Text(value, 200) }
 
+// HandleAgain lets the handler of a claimed letter run again although the idempotent receiver has applied its
+// message: it removes the receiver's key, whose id is the message's, and records it. What the handler wrote before
+// is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if
+// there is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
 func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -281,6 +293,7 @@ func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bo
 	return removed, wrapped(fmt.Sprintf("let the handler of letter %d run again", l.Seq), err)
 }
 
+// CheckKeys returns an error if the idempotent receiver does not keep its keys in the database of the letters.
 func (in *inner) CheckKeys(ctx context.Context) error {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

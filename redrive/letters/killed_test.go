@@ -13,6 +13,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
@@ -44,7 +45,7 @@ func (k killing) reseal() error {
 	s := testkit.Must(seal.New(testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1"))), "tenant"))
 	store := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "shop", Seal: s}))
 	steps := 0
-	_, err = store.Inside().Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
+	_, err = hidden.Of(store).Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
 		if steps++; steps == k.Steps {
 			time.AfterFunc(k.After, child.Kill)
 		}
@@ -97,7 +98,7 @@ func TestStore_resealKilled(t *testing.T) {
 				}
 			}
 			testkit.Require(t, len(seen) == n, "%d letters, want %d", len(seen), n)
-			keys := testkit.Must(store.Inside().SealKeys(t.Context()))
+			keys := testkit.Must(hidden.Of(store).SealKeys(t.Context()))
 			for _, k := range keys {
 				testkit.Check(t, k.Key != "k2" || k.Letters == done,
 					"%d letters are counted under the new key, and %d have it", k.Letters, done)
@@ -169,16 +170,16 @@ func testStore_resealErased(t *testing.T, on fixture.Database) {
 	erase := func(ids ...string) {
 		t.Helper()
 		erased := testkit.Returns(t, inside.Erased{Letters: len(ids)})
-		erased(storeOn(t, db).Inside().Erase(t.Context(), letters.Filter{IDs: ids}, erasing, inside.EraseOptions{}))
+		erased(hidden.Of(storeOn(t, db)).Erase(t.Context(), letters.Filter{IDs: ids}, erasing, inside.EraseOptions{}))
 	}
 	erase("before")
-	counts, err := storeOn(t, db).Inside().SealKeys(t.Context())
+	counts, err := hidden.Of(storeOn(t, db)).SealKeys(t.Context())
 	testkit.Check(t, err == nil && fmt.Sprint(counts) == "[{ 2} {k1 2}]", "keys %v, %v", counts, err)
 	ring := testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1")))
 	both := testkit.Must(seal.New(&once{Keys: ring, then: func() { erase("meanwhile") }}, "tenant"))
 	store := sealedStore(t, db, both)
 	testkit.Returns(t, 2)(store.Reseal(t.Context(), letters.Filter{}, letters.Act{By: "ada"}))
-	counts, err = store.Inside().SealKeys(t.Context())
+	counts, err = hidden.Of(store).SealKeys(t.Context())
 	testkit.Check(t, err == nil && fmt.Sprint(counts) == "[{ 2} {k2 2}]", "keys %v, %v", counts, err)
 	erased := list(t, store, letters.Filter{Statuses: []letters.Status{letters.StatusErased}})
 	testkit.Require(t, len(erased) == 2, "%d letters are erased", len(erased))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -123,8 +124,8 @@ func (e *ending) Err() error {
 func TestCountCutOff(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(12)...)
-	testkit.Must(store.Inside().DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`)) // a statement reads 50,000 Seqs
-	filter := letters.Filter{MaxSeq: 10 * 30000}                                                 // so that many are behind it
+	testkit.Must(hidden.Of(store).DB().Exec(`UPDATE spillway_dead_letters SET seq = seq * 30000`)) // a statement reads 50,000 Seqs
+	filter := letters.Filter{MaxSeq: 10 * 30000}                                                   // so that many are behind it
 	for asked := 0; ; asked++ {
 		n, err := store.Count(&ending{t.Context(), asked}, filter)
 		switch {

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -27,7 +28,7 @@ func TestStore_numbersTaken(t *testing.T) {
 	publish(t, store, "orders.dlq", several(300)...)
 	mustExec(t, db, `SELECT setval(pg_get_serial_sequence('spillway_dead_letters', 'seq'), 1)`)
 	var own *database.OwnKeyError
-	testkit.Check(t, errors.As(store.Inside().Numbered(t.Context()), &own), "no one looks ahead")
+	testkit.Check(t, errors.As(hidden.Of(store).Numbered(t.Context()), &own), "no one looks ahead")
 	for _, some := range [][]*message.Message{{letter("single", "{}")}, {letter("one", "{}"), letter("two", "{}")}} {
 		err := store.Publish("orders.dlq", some...)
 		testkit.Require(t, errors.As(err, &own) && outage.Away(err), "%d letters: %v", len(some), err)
@@ -57,7 +58,7 @@ func TestStore_numbersTaken(t *testing.T) {
 	held := list(t, store, letters.Filter{IDs: []string{"held"}})
 	testkit.Require(t, len(held) == 1 && held[0].Original.Metadata["tenant"] == "acme" && held[0].Failure.Reason != "" && calls.Load() == 1,
 		"%d calls, %+v", calls.Load(), held)
-	testkit.NoError(t, store.Inside().Numbered(t.Context()))
+	testkit.NoError(t, hidden.Of(store).Numbered(t.Context()))
 }
 
 // Features V9, R6: where no event can be recorded, nothing is published, and the error has the remedy.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -57,7 +58,7 @@ func testStore_numbersHeal(t *testing.T, on fixture.Database) {
 	open := on.Create(t)
 	db := open()
 	stores := []*letters.Store{storeOn(t, db), storeOn(t, open())}
-	inside := stores[0].Inside()
+	inside := hidden.Of(stores[0])
 	busy := func() {
 		var actors sync.WaitGroup
 		for i := range 4 {
@@ -70,7 +71,7 @@ func testStore_numbersHeal(t *testing.T, on fixture.Database) {
 		}
 		for i := range 8 { // all find the same
 			actors.Go(func() {
-				testkit.Is(t, testkit.Err(stores[i%2].Inside().Numbers(t.Context(), true)), nil)
+				testkit.Is(t, testkit.Err(hidden.Of(stores[i%2]).Numbers(t.Context(), true)), nil)
 			})
 		}
 		actors.Wait()
@@ -90,7 +91,7 @@ func testStore_numbersHeal(t *testing.T, on fixture.Database) {
 		if name == "letters deleted" { // by itself, an hour later, in a process that looks
 			mustExec(t, db, `UPDATE spillway_letter_counts SET minute = minute - 61 WHERE cause = '' AND slot = -1`)
 			stores[0] = storeOn(t, open())
-			inside = stores[0].Inside()
+			inside = hidden.Of(stores[0])
 		} else {
 			busy()
 		}
@@ -120,10 +121,10 @@ func TestStore_numbersOfSomeRows(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	mustExec(t, db, `SET ROLE `+role)
 	some := storeOn(t, db)
-	testkit.Says(t, testkit.Err(some.Inside().Numbers(t.Context(), true)), "BYPASSRLS")
+	testkit.Says(t, testkit.Err(hidden.Of(some).Numbers(t.Context(), true)), "BYPASSRLS")
 	testkit.Must(some.Groups(t.Context(), letters.Filter{}))
 	testkit.Returns(t, 5)(store.Count(t.Context(), letters.Filter{}))
-	wrong := testkit.Must(store.Inside().Numbers(t.Context(), false))
+	wrong := testkit.Must(hidden.Of(store).Numbers(t.Context(), false))
 	testkit.Check(t, len(wrong) == 0, "%+v", wrong)
 }
 
@@ -165,7 +166,7 @@ func actAtRandom(ctx context.Context, store *letters.Store, random *rand.Rand) e
 		return err
 	}
 	if random.IntN(4) == 0 {
-		_, err := store.Inside().Erase(ctx, letters.Filter{IDs: []string{id, "id-3"}}, act, inside.EraseOptions{})
+		_, err := hidden.Of(store).Erase(ctx, letters.Filter{IDs: []string{id, "id-3"}}, act, inside.EraseOptions{})
 		return err
 	}
 	_, err := store.Purge(ctx, letters.Filter{Statuses: []letters.Status{status, letters.StatusErased}[:1+random.IntN(2)], IDs: []string{id, "id-2"}}, act)
@@ -236,7 +237,7 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 	groups, err := stores[0].Groups(t.Context(), letters.Filter{})
 	testkit.Require(t, err == nil && len(groups) == 1 && groups[0].Arrived == 11, "%+v, %v", groups, err)
 	cause := groups[0].Cause
-	all := testkit.Must(stores[0].Inside().Arrivals(t.Context(), cause, "unknown"))
+	all := testkit.Must(hidden.Of(stores[0]).Arrivals(t.Context(), cause, "unknown"))
 	testkit.Require(t, len(all) == 2 && all[0].Cause == cause && all[1].PerMinute == [60]int{}, "%+v", all)
 	for minute, want := range map[int]int{14: 3, 19: 6, 59: 2} {
 		got := 0
@@ -248,13 +249,13 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 	age(t, db, 61)
 	arrive(1)
 	sum := 0
-	if all, err = stores[0].Inside().Arrivals(t.Context(), cause); err == nil {
+	if all, err = hidden.Of(stores[0]).Arrivals(t.Context(), cause); err == nil {
 		for _, n := range all[0].PerMinute {
 			sum += n
 		}
 	}
 	testkit.Check(t, err == nil && sum == 1, "%+v, %v: what is older than an hour is no arrival of late", all, err)
-	testkit.Check(t, testkit.Err(stores[0].Inside().Arrivals(t.Context(), make([]string, letters.MaxListed+1)...)) != nil,
+	testkit.Check(t, testkit.Err(hidden.Of(stores[0]).Arrivals(t.Context(), make([]string, letters.MaxListed+1)...)) != nil,
 		"too many causes")
 }
 

@@ -13,6 +13,16 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
+// Learn looks for what became of the letters that a drain or campaign redrove, marks them and returns the numbers.
+//   - A letter failed again if another letter arrived with the id of the redrive that names it, or has its message's
+//     id. So it did if the same one arrived again.
+//   - A letter succeeded if the idempotent receiver applied its message: the receiver's keys are in the same database,
+//     of the same service and handler, and the key of the message is its id. A message with outputs succeeded when they
+//     are published. The receiver marks that within a spillway.Channel. Elsewhere it is believed 5 minutes after the
+//     message was applied, but never of a letter of reason output_undeliverable, whose message was applied before.
+//
+// Otherwise another program marks it, by MarkAll. Live traffic does nothing for it: Learn looks keys
+// up.
 func (in *inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -298,6 +308,7 @@ func matched(asked []redriven, found []returned) (back []redriven) {
 	return back
 }
 
+// KeepsWaiting is how long letters that wait are kept by the rules of NewRetention in this process. 0 is for good.
 func (in *inner) KeepsWaiting() time.Duration { return time.Duration(in.retention.Load()) }
 
 // The record knows of a message what its letters do not say: a redrive that lost the metadata on the way, a letter that
@@ -367,6 +378,8 @@ func (s *Store) rows(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error
 // learnedOf is how many redrives of a cause Redriven learns of.
 const learnedOf = 20
 
+// Redriven returns what became of the letters of a cause that were redriven since a time, by the id of the redrive.
+// It learns of the latest 20 redrives first.
 func (in *inner) Redriven(ctx context.Context, cause string, since time.Time) (map[string]inside.Outcome, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/consume"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -56,7 +57,7 @@ func (s *Store) Publish(topic string, messages ...*message.Message) error {
 	for i, msg := range messages {
 		if _, sealed := msg.Metadata[poison.KeySealed]; s.seal != nil && !sealed {
 			var err error
-			if msg, _, err = poison.Inside().Seal(ctx, s.seal, msg); err != nil {
+			if msg, _, err = inside.Poison.Seal(ctx, s.seal, msg); err != nil {
 				return fmt.Errorf("letters: publish to %q: %w", logged(topic), err)
 			}
 		}

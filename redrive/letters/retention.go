@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/settings"
@@ -179,7 +178,8 @@ func sum(numbers []int) (all int) {
 	return all
 }
 
-func (in *inner) Retention(rules []RetentionRule, act Act) (inside.Retention, error) {
+// Retention returns what deletes letters by rules.
+func (in *inner) Retention(rules []RetentionRule, act Act) (*trimming, error) {
 	if in == nil {
 		return nil, errNilStore
 	}
@@ -210,6 +210,7 @@ func (t *trimming) due(i int, now time.Time) Filter {
 	return f
 }
 
+// Due returns how many letters each rule would delete now: a dry run. Letters that have a lease are among them.
 func (t *trimming) Due(ctx context.Context) (rules []int, err error) {
 	rules, now := make([]int, len(t.rules)), time.Now()
 	for i, rule := range t.rules {
@@ -223,6 +224,8 @@ func (t *trimming) Due(ctx context.Context) (rules []int, err error) {
 	return rules, nil
 }
 
+// Trim deletes the letters that are past their retention now, and returns how many each rule deleted, also with an
+// error.
 func (t *trimming) Trim(ctx context.Context) (rules []int, err error) {
 	rules = make([]int, len(t.rules))
 	for i := range rules {

@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -93,7 +94,7 @@ func TestRetention_plugin(t *testing.T) {
 	publish(t, store, "orders.dlq", letter("1", "a"))
 	testkit.Returns(t, 1)(store.MarkAll(t.Context(), letters.Filter{}, letters.StatusDiscarded, letters.Act{By: "ann"}))
 	rules := []letters.RetentionRule{{Statuses: []letters.Status{letters.StatusDiscarded}, OlderThan: time.Hour}}
-	mustExec(t, store.Inside().DB(), `ALTER TABLE spillway_dead_letters RENAME TO elsewhere`)
+	mustExec(t, hidden.Of(store).DB(), `ALTER TABLE spillway_dead_letters RENAME TO elsewhere`)
 	var looks, failed atomic.Int64
 	retention, err := letters.RetentionOf(store, letters.RetentionConfig{Rules: rules,
 		OnRun: func(_ context.Context, _ int, err error) {
@@ -109,7 +110,7 @@ func TestRetention_plugin(t *testing.T) {
 		r.AddConsumerHandler("billing", "orders", pubsub, func(*message.Message) error { return nil })
 	})
 	eventually(t, "a look fails", func() bool { return failed.Load() > 0 })
-	mustExec(t, store.Inside().DB(), `ALTER TABLE elsewhere RENAME TO spillway_dead_letters`)
+	mustExec(t, hidden.Of(store).DB(), `ALTER TABLE elsewhere RENAME TO spillway_dead_letters`)
 	eventually(t, "the letter is deleted", func() bool {
 		n, err := store.Count(t.Context(), letters.Filter{Statuses: letters.Statuses()})
 		return err == nil && n == 0
@@ -155,7 +156,7 @@ func TestRetention_firstRule(t *testing.T) {
 	testkit.Returns(t, 1)(store.MarkAll(ctx, one, letters.StatusWaiting, act))
 	discarded := []letters.Status{letters.StatusDiscarded}
 	const day = 24 * time.Hour
-	retention, err := store.Inside().Retention([]letters.RetentionRule{
+	retention, err := hidden.Of(store).Retention([]letters.RetentionRule{
 		{Keep: true, Reasons: []string{"fraud"}},
 		{Statuses: discarded, Classes: []classify.Class{classify.ClassPermanent}, OlderThan: 90 * day},
 		{Statuses: discarded, Classes: []classify.Class{classify.ClassTransient, classify.ClassPermanent}, OlderThan: 7 * day},

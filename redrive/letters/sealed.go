@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -55,6 +56,7 @@ func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 	return s.openWith(ctx, s.seal, l)
 }
 
+// OpenWith is Open with other keys.
 func (in *inner) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (opened Letter, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -86,6 +88,9 @@ func (s *Store) isRow(l Letter, opened poison.Letter) bool {
 		bytes.Equal(l.identity, identify(s.service, l.DeadLetterTopic, opened))
 }
 
+// SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the
+// order of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a
+// topic, is needed no more.
 func (in *inner) SealKeys(ctx context.Context) ([]inside.KeyCount, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -120,7 +125,7 @@ const (
 // Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has
 // not used again: a VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
 func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, err error) {
-	done, err := s.Inside().Reseal(ctx, f, act, inside.ResealOptions{})
+	done, err := (*inner)(s).Reseal(ctx, f, act, inside.ResealOptions{})
 	if err == nil && done.Closed > 0 {
 		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s",
 			done.Closed, strings.Join(done.Why, "; "))
@@ -128,6 +133,7 @@ func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, er
 	return done.Resealed, err
 }
 
+// Reseal is Reseal, with a report. Letters that do not open are no error.
 func (in *inner) Reseal(ctx context.Context, f Filter, act Act, options inside.ResealOptions) (inside.Resealed, error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -154,7 +160,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	if f.Limit != 0 || r.options.Pause < 0 {
 		return fmt.Errorf("Filter.Limit (%d) must be 0 and the pause (%s) not negative", f.Limit, r.options.Pause)
 	}
-	if r.report.Key, err = r.store.seal.Inside().CurrentID(ctx); err != nil {
+	if r.report.Key, err = hidden.Of(r.store.seal).CurrentID(ctx); err != nil {
 		return err
 	}
 	if len(f.Statuses) == 0 {
@@ -298,7 +304,7 @@ func (r *resealing) seal1(ctx context.Context, topic string, l *resealed) (chang
 	if msg.Metadata, err = metadatacodec.Read(l.before); err != nil {
 		return false, err
 	}
-	msg, changed, err = poison.Inside().Seal(ctx, r.store.seal, msg)
+	msg, changed, err = inside.Poison.Seal(ctx, r.store.seal, msg)
 	if err != nil || !changed {
 		return false, err
 	}

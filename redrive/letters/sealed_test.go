@@ -11,6 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -63,7 +64,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	s, _ := fixture.Sealer(t, "k1")
 	store := sealedStore(t, db, s)
 	one, two := secretLetter("1"), secretLetter("2", from("refunds"), redrivenTimes(2))
-	queued, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("3")) // by a queue
+	queued, _, err := inside.Poison.Seal(t.Context(), s, secretLetter("3")) // by a queue
 	testkit.NoError(t, err)
 	publish(t, store, "orders.dlq", one, two, queued)
 	publish(t, store, "orders.dlq", secretLetter("1")) // again: with another nonce
@@ -86,7 +87,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 	wantCount(t, store, letters.Filter{SealKeys: []string{""}}, 0)
 	heads, err := store.Heads(t.Context(), letters.Filter{})
 	testkit.Check(t, err == nil && len(heads) == 3 && heads[0].SealKey == "k1", "heads %+v, %v", heads, err)
-	keys, err := store.Inside().SealKeys(t.Context())
+	keys, err := hidden.Of(store).SealKeys(t.Context())
 	testkit.Check(t, err == nil && fmt.Sprint(keys) == "[{k1 3}]", "keys %v, %v", keys, err)
 	without := storeOn(t, db)
 	l, err := without.Open(t.Context(), list(t, without, letters.Filter{})[0])
@@ -98,7 +99,7 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 func TestStore_sealAway(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := sealedStore(t, sqliteFile.Create(t)(), s)
-	sealed, _, err := poison.Inside().Seal(t.Context(), s, secretLetter("1"))
+	sealed, _, err := inside.Poison.Seal(t.Context(), s, secretLetter("1"))
 	testkit.NoError(t, err)
 	keys.Away.Store(true)
 	err = store.Publish("orders.dlq", secretLetter("2"))
@@ -156,11 +157,11 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	keys.Away.Store(false)
 
 	act, last := letters.Act{By: "ada", Reason: "rotation"}, inside.Resealed{}
-	report, err := store.Inside().Reseal(t.Context(), letters.Filter{}, act, inside.ResealOptions{Progress: func(r inside.Resealed) { last = r }})
+	report, err := hidden.Of(store).Reseal(t.Context(), letters.Filter{}, act, inside.ResealOptions{Progress: func(r inside.Resealed) { last = r }})
 	testkit.Require(t, err == nil && report.Key == "k2" && report.Resealed == 3 && report.Closed == 1 &&
 		len(report.Why) == 1 && strings.Contains(report.Why[0], `sealed with key "k3"`) &&
 		last.Resealed == report.Resealed, "%+v, %v; the last progress was %+v", report, err, last)
-	counts, err := store.Inside().SealKeys(t.Context())
+	counts, err := hidden.Of(store).SealKeys(t.Context())
 	testkit.Check(t, err == nil && fmt.Sprint(counts) == "[{ 1} {k1 1} {k2 3} {k3 1}]", "keys %v, %v", counts, err)
 	testkit.NoError(t, fixture.Release(t.Context(), store, leased...))
 	for _, want := range []int{2, 0} {

@@ -14,6 +14,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
+// Settle gives claimed letters, at most MaxLimit, their new status, records act and ends their leases, in
+// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. After an
+// error none is settled.
 func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []int64, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
@@ -30,6 +30,7 @@ const maxRead = 32 << 20
 // concurrent use, also by several processes. It has a goroutine only while letters of several callers go into one
 // statement.
 type Store struct {
+	handle
 	db         *database.Database
 	statements statements
 	service    string
@@ -98,7 +99,7 @@ func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
 	if s.statements.fresh != "" {
 		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements(known.Statement)
 	}
-	s.batcher = s.newBatcher()
+	s.batcher, s.handle = s.newBatcher(), hidden.By((*inner)(s))
 	return s, nil
 }
 
@@ -144,6 +145,8 @@ func (s *Store) own(err error) error {
 	return err
 }
 
+// Numbered returns an error with the remedy if the database would give new letters or events the numbers of rows
+// that are there, as after a restore of data alone.
 func (in *inner) Numbered(ctx context.Context) error {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
@@ -298,14 +301,13 @@ func (p *prepared) close() (err error) {
 	return err
 }
 
-// Inside returns what Spillway's own packages call of a Store, and its users do not. Nothing is promised of it.
-func (s *Store) Inside() inside.Letters[Filter, Letter, Act, RetentionRule, Status] {
-	return (*inner)(s)
-}
+type handle = hidden.Handle[*inner]
 
 // inner is a Store with the methods that only Spillway's own packages call.
 type inner Store
 
+// DB is the database that the Store is on, for tables that stand beside its own.
 func (in *inner) DB() *sql.DB { return in.db.DB() }
 
+// Service is the service of the Store.
 func (in *inner) Service() string { return in.service }

@@ -188,6 +188,9 @@ func (s *Store) purge(ctx context.Context, f Filter, act Act,
 	}, rest)
 }
 
+// BreakLeases takes letters away from the holders of their leases, and records it. A holder learns of it when it
+// settles or renews. What it published is published: break a lease only if its holder is gone. It returns the Seqs
+// of the letters whose leases it broke.
 func (in *inner) BreakLeases(ctx context.Context, act Act, seqs ...int64) (broken []int64, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -42,7 +43,7 @@ func testStore_sweep(t *testing.T, on fixture.Database) {
 	leased, err := store.Heads(ctx, letters.Filter{Leased: true})
 	testkit.Require(t, err == nil && len(leased) == 1 && leased[0].LeasedBy != "" &&
 		time.Until(leased[0].LeasedUntil) >= 50*time.Minute && leased[0].MessageID == "id-7", "%+v, %v", leased, err)
-	broken, err := store.Inside().BreakLeases(ctx, act, leased[0].Seq, 1, 99999)
+	broken, err := hidden.Of(store).BreakLeases(ctx, act, leased[0].Seq, 1, 99999)
 	testkit.Check(t, err == nil && slices.Equal(broken, []int64{leased[0].Seq}), "%v %v", broken, err)
 	testkit.Is(t, fixture.Mark(ctx, store, taken[0], letters.StatusRedriven, act), letters.ErrLeaseLost)
 	events, err := store.Audit(ctx, letters.EventFilter{Kinds: []letters.EventKind{letters.EventLeaseBroken}})
@@ -69,7 +70,7 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	publish(t, store, "orders.dlq", letter("id-2", "{}")) // the same letter: it waits again
 	learn := func(want inside.Outcome) {
 		t.Helper()
-		testkit.Returns(t, want)(store.Inside().Learn(ctx, "campaign-1"))
+		testkit.Returns(t, want)(hidden.Of(store).Learn(ctx, "campaign-1"))
 	}
 	for range 2 { // there are no keys yet; the second time says the same
 		learn(inside.Outcome{Redriven: 4, FailedAgain: 2})
@@ -88,7 +89,7 @@ func testStore_learn(t *testing.T, on fixture.Database) {
 	learn(inside.Outcome{Redriven: 2, Succeeded: 2, FailedAgain: 2})
 	history := wantHistory(t, store, taken[3].Seq, "stored redriven succeeded")
 	testkit.Equal(t, "by the redrive", history[2].RedriveID, "campaign-1")
-	testkit.Check(t, testkit.Err(store.Inside().Learn(ctx, "")) != nil, "no redrive is an error")
+	testkit.Check(t, testkit.Err(hidden.Of(store).Learn(ctx, "")) != nil, "no redrive is an error")
 	wantNumbers(t, db, store)
 }
 
@@ -126,12 +127,12 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 	for _, forged := range []string{taken[2].Identity, strings.Repeat("0", 32), strings.ToUpper(own), own + "0", "' OR 1=1 --\x00"} {
 		arrive(taken[1], poison.KeyRedrivenLetter, forged)
 	}
-	testkit.Returns(t, inside.Outcome{Redriven: 5})(store.Inside().Learn(ctx, "campaign-1"))
+	testkit.Returns(t, inside.Outcome{Redriven: 5})(hidden.Of(store).Learn(ctx, "campaign-1"))
 	for _, i := range []int{0, 0, 4} { // the first is delivered twice, the last is one of two letters with one id
 		arrive(taken[i], "", "")
 	}
 	arrive(taken[3], poison.KeyOriginalHandler, "mailer")
-	testkit.Returns(t, inside.Outcome{Redriven: 2, FailedAgain: 3})(store.Inside().Learn(ctx, "campaign-1"))
+	testkit.Returns(t, inside.Outcome{Redriven: 2, FailedAgain: 3})(hidden.Of(store).Learn(ctx, "campaign-1"))
 	again, redriven := letters.StatusFailedAgain, letters.StatusRedriven
 	for i, status := range []letters.Status{again, redriven, redriven, again, again, redriven} {
 		l, err := store.Get(ctx, taken[i].Seq)
@@ -139,6 +140,6 @@ func testStore_learnOfNoIDs(t *testing.T, on fixture.Database) {
 			"letter %d is %s, want %s (%v)", i, l.Status, status, err)
 	}
 	arrive(taken[5], poison.KeyRedrivenLetter, "") // by a program that does not know the key
-	testkit.Returns(t, inside.Outcome{Redriven: 1, FailedAgain: 4})(store.Inside().Learn(ctx, "campaign-1"))
+	testkit.Returns(t, inside.Outcome{Redriven: 1, FailedAgain: 4})(hidden.Of(store).Learn(ctx, "campaign-1"))
 	wantNumbers(t, db, store)
 }

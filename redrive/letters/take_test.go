@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
@@ -64,7 +65,7 @@ func TestStore_leaseLocksNoOther(t *testing.T) {
 			db := on.Create(t)()
 			store, ctx, ofB := storeOn(t, db), t.Context(), letters.Filter{Handlers: []string{"b"}}
 			publish(t, store, "orders.dlq", fixture.OfTwo(60)...)
-			chosen, err := store.Inside().Free(ctx, ofB, 10)
+			chosen, err := hidden.Of(store).Free(ctx, ofB, 10)
 			testkit.Require(t, err == nil && len(chosen) == 10, "%v %v", chosen, err)
 			tx := testkit.Must(db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}))
 			defer func() { _ = tx.Rollback() }()
@@ -115,10 +116,10 @@ func TestStore_leaseOfChosen(t *testing.T) { onEach(t, testStore_leaseOfChosen) 
 func testStore_leaseOfChosen(t *testing.T, on fixture.Database) {
 	store, ctx := on.NewStore(t), t.Context()
 	publish(t, store, "orders.dlq", several(4)...)
-	last, err := store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(store).LastSeq(ctx)
 	testkit.Require(t, err == nil && last == 4, "%v %v", last, err)
 	publish(t, store, "orders.dlq", letter("late", "a"))
-	chosen, err := store.Inside().Free(ctx, letters.Filter{MaxSeq: last}, 100)
+	chosen, err := hidden.Of(store).Free(ctx, letters.Filter{MaxSeq: last}, 100)
 	testkit.Require(t, err == nil && len(chosen) == 4, "%v %v", chosen, err)
 	first := testkit.Must(fixture.Take(ctx, store, letters.Filter{}, time.Hour, 2))
 	testkit.Require(t, fixture.Mark(ctx, store, first[0], letters.StatusDiscarded, letters.Act{}) == nil, "%v", first)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -29,7 +30,7 @@ func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
 // service says who answers, and what the person may do.
 func (h *Handler) service(r *request) (answer, error) {
 	tables, err := h.Desk.Tables(r.http.Context())
-	v := operate.ServiceData{Service: h.Desk.Store.Inside().Service(), API: Version, Person: r.person.Name,
+	v := operate.ServiceData{Service: hidden.Of(h.Desk.Store).Service(), API: Version, Person: r.person.Name,
 		Right: r.person.Right.String(), Note: r.note, Tables: tables}
 	for _, status := range letters.Statuses() {
 		v.Statuses = append(v.Statuses, string(status))
@@ -44,7 +45,7 @@ func (h *Handler) service(r *request) (answer, error) {
 // health counts what there is.
 func (h *Handler) health(r *request) (answer, error) {
 	ctx := r.http.Context()
-	totals, err := h.Desk.Store.Inside().Totals(ctx)
+	totals, err := hidden.Of(h.Desk.Store).Totals(ctx)
 	if err != nil {
 		return answer{}, err
 	}
@@ -52,7 +53,7 @@ func (h *Handler) health(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := h.Desk.Campaigns.Inside().Summary(ctx)
+	all, err := hidden.Of(h.Desk.Campaigns).Summary(ctx)
 	if err != nil {
 		return answer{}, err
 	}

@@ -32,9 +32,18 @@ type Config struct {
 	Hold    bool            // one that fails for good lets its sequence stand
 	Keys    keytable.Receiver
 	Store   *sequence.Store
-	Inside  deadletter.Inside // of the queue
+	Queue   Queue
 	StageOf func(*message.Message) deadletter.Stage
 	settings.Shared
+}
+
+// Queue is what a Part needs of a poison.Queue.
+type Queue interface {
+	Cause(err error) error
+	Classifier() *classify.Classifier
+	ForStage(original *message.Message, failure *classify.Failure, number int,
+		due, holdUntil time.Time) *message.Message
+	FromStage(msg *message.Message)
 }
 
 // Part keeps the order of keys in the chains of a channel.
@@ -83,7 +92,7 @@ func (p *Part) Total() (total time.Duration) {
 // open makes of a parked message what its handler gets.
 func (p *Part) open(msg *message.Message) (stage int) {
 	if stage = p.config.StageOf(msg).Number; stage > 0 {
-		p.config.Inside.FromStage(msg)
+		p.config.Queue.FromStage(msg)
 	}
 	return stage
 }
@@ -184,13 +193,13 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 	}
 	c.Restore()
 	placed := p.place(c, d, failure, func() *message.Message {
-		return p.config.Inside.ForStage(c.Original(), failure, number, time.Now().Add(wait), time.Time{})
+		return p.config.Queue.ForStage(c.Original(), failure, number, time.Now().Add(wait), time.Time{})
 	}, wait)
 	if placed.Next == chain.Done {
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
 		if line, due := logging.MessageParked.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Inside.Cause(failure.Err),
+			line.Write(p.config.Queue.Cause(failure.Err),
 				logging.Fields{logging.Topic: topic, logging.Handler: handler,
 					logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,
 					logging.MessageID: c.Msg.UUID})
@@ -223,7 +232,7 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 		return chain.Outcome{}
 	case chain.IsAborted(err):
 		return chain.Outcome{Next: chain.Requeue, Why: err}
-	case p.config.Inside.Classifier().IsTooLarge(err):
+	case p.config.Queue.Classifier().IsTooLarge(err):
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}
 	}
 	err = fmt.Errorf("ordered: park message %q: %w", c.Msg.UUID, err)
@@ -251,13 +260,13 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 	failure := attempts.Of(p.config.Classifier, why)
 	c.Restore()
 	placed := p.place(c, d, failure, func() *message.Message {
-		return p.config.Inside.ForStage(c.Original(), failure, 1, time.Now(), time.Time{})
+		return p.config.Queue.ForStage(c.Original(), failure, 1, time.Now(), time.Time{})
 	}, held)
 	if placed.Next == chain.Done {
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
 		if line, due := logging.SequenceHeld.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Inside.Cause(failure.Err),
+			line.Write(p.config.Queue.Cause(failure.Err),
 				logging.Fields{logging.Topic: topic, logging.Handler: handler,
 					logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})
 		}

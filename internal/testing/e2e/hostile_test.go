@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -177,14 +178,14 @@ func TestCampaignOfUndeliverableOutputs(t *testing.T) {
 	hold.Store(&held)
 	c := b.campaign(all, campaigns.Request{}, func(c campaigns.Campaign) bool { return c.State == campaigns.Finished })
 	for range 3 {
-		heard, err := b.Letters.Inside().Learn(t.Context(), c.ID)
+		heard, err := hidden.Of(b.Letters).Learn(t.Context(), c.ID)
 		testkit.Check(t, err == nil && heard.Redriven == 1 && heard.FailedAgain == 0,
 			"before its output is published: %+v, %v", heard, err)
 	}
 	hold.Store(nil)
 	close(held)
 	b.Eventually("it failed again", func() bool {
-		heard, err := b.Letters.Inside().Learn(t.Context(), c.ID)
+		heard, err := hidden.Of(b.Letters).Learn(t.Context(), c.ID)
 		return err == nil && heard.FailedAgain == 1 && heard.Redriven == 0
 	})
 	n := handled.Load()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -23,7 +24,7 @@ type page struct {
 
 // addresses are what people click at.
 func addresses(ctx context.Context, store *letters.Store) ([]page, error) {
-	last, err := store.Inside().LastSeq(ctx)
+	last, err := hidden.Of(store).LastSeq(ctx)
 	if err != nil {
 		return nil, err
 	}

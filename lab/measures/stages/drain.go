@@ -12,10 +12,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
@@ -105,7 +105,7 @@ func (c *cluster) drained(d draining, stays time.Duration) (spent, error) {
 			last()
 		}
 	}, func(msg *message.Message) error {
-		if poison.Inside().StageOf(msg).DueAt.IsZero() {
+		if inside.Poison.StageOf(msg).DueAt.IsZero() {
 			return errors.New("a message of the live topic comes again")
 		}
 		n := handled.Add(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -78,7 +78,7 @@ func (c *cluster) late(store *delay.Store, inFlight, n int) (late []float64, err
 	done := make(chan struct{})
 	again := make(map[int]bool)
 	err = s.run(func(msg *message.Message) error {
-		due := poison.Inside().StageOf(msg).DueAt
+		due := inside.Poison.StageOf(msg).DueAt
 		if due.IsZero() {
 			return harness.ErrDown
 		}

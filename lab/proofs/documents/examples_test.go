@@ -22,7 +22,6 @@ type exception struct {
 // withoutExample says which exported names need no Example, and why.
 var withoutExample = []exception{
 	{regexp.MustCompile(`\.(Error|Unwrap|String|MarshalText|UnmarshalText)$`), "errors, fmt and encoding call it"},
-	{regexp.MustCompile(`\.Inside$`), "Spillway's own packages call it"},
 	{regexp.MustCompile(`^(prom|telemetry|notify)\.\w+\.Observe$`), "spillway.New calls it, for Config.Observers"},
 	{regexp.MustCompile(`\.(InitializeTopics|SubscribeInitialize)$`), "the queue and the router call it at the start"},
 	{regexp.MustCompile(`^wm\w+\.\w+\.(RedeliveryTime|ListWaiting)$`), "the stages and the receiver call it"},

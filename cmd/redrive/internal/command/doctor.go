@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -143,7 +144,7 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	waiting, err := store.Count(ctx, letters.Filter{})
 	d.note("letters", err, "%d waiting", waiting)
 	d.numbers(ctx, store)
-	d.note("sequences", store.Inside().Numbered(ctx), "ahead of the rows")
+	d.note("sequences", hidden.Of(store).Numbered(ctx), "ahead of the rows")
 	d.seals(ctx, store)
 	err = store.InitializeTopics()
 	if err != nil {
@@ -176,7 +177,7 @@ func (d *diagnosis) seen(ctx context.Context, db *sql.DB) {
 
 // numbers compares the numbers that are kept for the causes with the letters.
 func (d *diagnosis) numbers(ctx context.Context, store *letters.Store) {
-	wrong, err := store.Inside().Numbers(ctx, d.repair)
+	wrong, err := hidden.Of(store).Numbers(ctx, d.repair)
 	switch {
 	case err != nil || len(wrong) == 0:
 		d.note("counts", err, "those of the letters")

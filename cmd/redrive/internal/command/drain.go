@@ -14,6 +14,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -133,7 +134,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle, FromBeginning: d.fromBeginning,
 	}
 	if d.dryRun {
-		plan, err := redrive.Inside().PlanTopic(ctx, sub, config)
+		plan, err := hidden.Of(&config).PlanTopic(ctx, sub, config)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -135,7 +136,7 @@ func (a *app) retain(ctx context.Context, texts []string, reason string, dryRun,
 		}
 		rules = append(rules, rule)
 	}
-	retention, err := store.Inside().Retention(rules, letters.Act{By: a.settings.by, Reason: reason})
+	retention, err := hidden.Of(store).Retention(rules, letters.Act{By: a.settings.by, Reason: reason})
 	if err != nil {
 		return coded{err, exitWrong}
 	}

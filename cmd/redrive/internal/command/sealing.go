@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -157,7 +158,7 @@ func (c closedLetters) err() error {
 
 // seals says how many letters each key has, and whether --keys has them all.
 func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
-	keys, err := store.Inside().SealKeys(ctx)
+	keys, err := hidden.Of(store).SealKeys(ctx)
 	if err != nil {
 		d.note("sealing", err, "")
 		return
@@ -260,11 +261,11 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	}
 	current := ""
 	if a.sealer != nil {
-		if current, err = a.sealer.Inside().CurrentID(ctx); err != nil {
+		if current, err = hidden.Of(a.sealer).CurrentID(ctx); err != nil {
 			return err
 		}
 	}
-	keys, err := store.Inside().SealKeys(ctx)
+	keys, err := hidden.Of(store).SealKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 			return err
 		}
 	}
-	report, err := store.Inside().Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
+	report, err := hidden.Of(store).Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
 		inside.ResealOptions{Pause: r.pause})
 	view := resealView{report, max(0, n-report.Resealed-report.Closed)}
 	if a.json {
@@ -329,7 +330,7 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []in
 			f.Statuses = append(f.Statuses, status)
 		}
 	}
-	if f.MaxSeq, err = store.Inside().LastSeq(ctx); err != nil || f.MaxSeq == 0 {
+	if f.MaxSeq, err = hidden.Of(store).LastSeq(ctx); err != nil || f.MaxSeq == 0 {
 		return f, 0, err
 	}
 	if r.most == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
@@ -124,7 +125,7 @@ func (b *Broker) plan(t *testing.T, config redrive.DrainTopicConfig, want inside
 	t.Helper()
 	sub := b.Subscriber()
 	defer func() { _ = sub.Close() }()
-	plan, err := redrive.Inside().PlanTopic(t.Context(), sub, config)
+	plan, err := hidden.Of(&config).PlanTopic(t.Context(), sub, config)
 	if err != nil || plan.Messages != want.Messages || plan.Letters != want.Letters || plan.Refused != want.Refused ||
 		plan.NotChosen != want.NotChosen || plan.NoLetters != want.NoLetters ||
 		len(plan.Sample) != min(want.Letters, 10) {
