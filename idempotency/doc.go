@@ -107,6 +107,12 @@
 //
 // A commit without an answer is an error, and the next delivery finds what became of it.
 //
+// # A handler that ends the transaction
+//
+// Tx is the *sql.Tx of the transaction. A handler that ends it, by Commit, Rollback or in SQL, and returns nil gets a
+// permanent error. What it committed stays, with the key, so that a redrive is absorbed; that is a permanent error also
+// if the handler returns an error. A handler that rolls back and returns an error keeps its error.
+//
 // # PostgreSQL
 //
 // PostgreSQL locks the key alone. Handlers of different keys run at the same time, each on a connection of its own. A
@@ -114,22 +120,18 @@
 // refuses all others and commits nothing: return the error, or set a SAVEPOINT first and roll back to it. Close rows
 // before the handler returns.
 //
-// Tx is the *sql.Tx of the transaction. A handler that ends it, by Commit, Rollback or in SQL, and returns nil gets a
-// permanent error. What it committed stays, with the key, so that a redrive is absorbed; that is a permanent error also
-// if the handler returns an error. A handler that rolls back and returns an error keeps its error.
-//
 // A claim costs two round trips beside BEGIN and COMMIT: one for the key, and one that asks before the commit whether
 // the transaction is the one that entered the key. Outputs cost another. Package pgxstore has a quicker store for pgx.
 //
 // # MySQL and MariaDB
 //
-// All that is said of PostgreSQL's connections, isolation and open rows holds here too. Commit and Rollback of Tx send
-// nothing here, so that nothing of it is kept. A failed statement does not
-// end the transaction, except for a deadlock, which rolls everything back, the key included. If the handler goes on
-// after a deadlock, its statements are refused, and it gets a permanent error. A statement that commits before it runs,
-// such as CREATE TABLE, ends the transaction as a COMMIT does. Before such a statement the claim sends two more, to
-// find out. A handler's tables must be InnoDB: no other engine takes anything back. A claim costs no round trip of its
-// own in MariaDB, and two in MySQL.
+// All that is said of PostgreSQL's connections, isolation and open rows holds here too. A failed statement does not
+// end the transaction, except for a deadlock, which rolls everything back, the key included. What a handler writes
+// after a deadlock, on the same Tx, commits on its own and stays, and the handler gets a permanent error: return the
+// error of a failed statement. A statement that commits before it runs, such as CREATE TABLE, ends the transaction as a
+// COMMIT does. A handler's tables must be InnoDB: no other engine takes anything back. A claim costs four round trips
+// beside BEGIN and COMMIT: the isolation, the key, a savepoint behind it, and its release before the commit, which
+// shows whether the transaction is still the same.
 //
 // # SQLite
 //

@@ -49,9 +49,9 @@ func (c *cell) endings() []ending {
 		inSQL(true, `COMMIT; BEGIN`)
 		inSQL(false, `ROLLBACK; BEGIN; `+more, `ROLLBACK AND CHAIN`, `/* SELECT */ ROLLBACK AND CHAIN`)
 	case "mysql":
-		inSQL(true, `CREATE TABLE IF NOT EXISTS more (id INT)`, `COMMIT; `+more, `COMMIT; START TRANSACTION; `+more,
-			`LOCK TABLES effects WRITE; `+more)
-		inSQL(false, `ROLLBACK; `+more)
+		inSQL(true, `CREATE TABLE IF NOT EXISTS more (id INT)`, `COMMIT; START TRANSACTION; `+more,
+			`LOCK TABLES effects WRITE`)
+		inSQL(false, `ROLLBACK; START TRANSACTION; `+more)
 	}
 	return all
 }

@@ -14,9 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/idempotency/internal/mysqlclaim"
-	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
-	"github.com/watermill-spillway/spillway/idempotency/internal/sqliteclaim"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -44,13 +41,7 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := &sqlStore{on: on, service: service}
-	switch on.Kind() {
-	case database.Postgres:
-		store.postgres = beginPostgres
-	case database.MySQL:
-		store.mysql = &mysqlclaim.Store{DB: db, Largest: on.Largest()}
-	}
+	store := &sqlStore{on: on, service: service, begin: claims.In(on)}
 	if err := store.try(ctx); err != nil {
 		return nil, fmt.Errorf("idempotency: NewStore: enter a key, to try it: %w", err)
 	}
@@ -116,12 +107,11 @@ func (s *sqlStore) enterOnSQLite(ctx context.Context) error {
 	return err
 }
 
-// sqlStore is the store of NewStore. Each database has a package for claims; the rest is the same statements.
+// sqlStore is the store of NewStore.
 type sqlStore struct {
-	on       *database.Database
-	service  string
-	postgres claims.Begin      // on PostgreSQL
-	mysql    *mysqlclaim.Store // on MySQL and MariaDB
+	on      *database.Database
+	service string
+	begin   claims.Begin
 }
 
 var _ keytable.Keeper = (*sqlStore)(nil)
@@ -134,47 +124,25 @@ func (s *sqlStore) Consumer(handler string) string {
 	return s.service + "/" + handler
 }
 
-// These have the methods of a Claim, except that Recorded must return a Record.
+// These have the methods of a Claim and a Lease, except that Recorded must return a Record.
 type (
-	postgresClaim struct{ claims.Claim }
-	mysqlClaim    struct{ *mysqlclaim.Claim }
-	sqliteClaim   struct{ *sqliteclaim.Claim }
-	sqlLease      struct{ *keytable.Lease }
+	sqlClaim struct{ claims.Claim }
+	sqlLease struct{ *keytable.Lease }
 )
 
-func (c postgresClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
+func (c sqlClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
+func (l sqlLease) Recorded() *Record { return (*Record)(l.Lease.Recorded()) }
 
 // unwrap is for package pgxstore.
-func (c postgresClaim) unwrap() any { return c.Claim }
-
-// LostConnection is for the receiver.
-func (c postgresClaim) LostConnection() bool { return c.Claim.LostConnection() }
-
-func (c mysqlClaim) Recorded() *Record  { return (*Record)(c.Claim.Recorded()) }
-func (c sqliteClaim) Recorded() *Record { return (*Record)(c.Claim.Recorded()) }
-func (l sqlLease) Recorded() *Record    { return (*Record)(l.Lease.Recorded()) }
+func (c sqlClaim) unwrap() any { return c.Claim }
 
 // Claim enters the key in a transaction of its own. See Store.
 func (s *sqlStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
-	switch {
-	case s.postgres != nil:
-		c, err := s.postgres(ctx, s.pool(), entry.row())
-		if err != nil {
-			return nil, err
-		}
-		return postgresClaim{c}, nil
-	case s.mysql != nil:
-		c, err := s.mysql.Begin(ctx, entry.row())
-		if err != nil {
-			return nil, err
-		}
-		return mysqlClaim{c}, nil
-	}
-	c, err := sqliteclaim.Begin(ctx, s.on.DB(), entry.row())
+	c, err := s.begin(ctx, s.pool(), entry.row())
 	if err != nil {
 		return nil, err
 	}
-	return sqliteClaim{c}, nil
+	return sqlClaim{c}, nil
 }
 
 // Lease holds a connection only until it has leased the key. See Store.
@@ -226,21 +194,13 @@ func (s *sqlStore) locks(db *sql.DB) bool {
 	return s.pool() == db && (s.on.Kind() == database.SQLite || db.Stats().MaxOpenConnections == 1)
 }
 
-func beginPostgres(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, error) {
-	c, err := postgresclaim.Begin(ctx, db, row)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// ClaimsBy returns the store with claims of a package that knows a driver, or false if its database is not PostgreSQL.
-// It is for package pgxstore.
-func (s *sqlStore) ClaimsBy(begin claims.Begin) (store any, ok bool) {
-	if s.postgres == nil {
+// ClaimsBy returns the store with claims of a package that knows a driver, made of the store's own, or false if its
+// database is not PostgreSQL. It is for package pgxstore.
+func (s *sqlStore) ClaimsBy(through func(claims.Begin) claims.Begin) (store any, ok bool) {
+	if s.on.Kind() != database.Postgres {
 		return nil, false
 	}
-	return &sqlStore{on: s.on, service: s.service, postgres: begin}, true
+	return &sqlStore{on: s.on, service: s.service, begin: through(s.begin)}, true
 }
 
 // stuckAfter is how long all connections of a pool must be in use, while no claim ends, before that is logged. It is

@@ -138,18 +138,11 @@ const endedByDatabase = "the transaction was rolled back, by the database when a
 	"handler's own, and the handler went on and returned nil: what it wrote after that was committed on its own. Return the " +
 	"error of a failed statement, and leave the rollback to the receiver"
 
-const undone = "the transaction was rolled back, by the database after a deadlock or by a ROLLBACK of the handler's own, and " +
-	"the handler went on and returned nil: nothing that it wrote was kept. Return the error of a failed statement, and " +
-	"leave the rollback to the receiver"
-
 // unfinished is the error of a commit that failed. If the connection was lost, the outcome is unknown: the message is
 // requeued, and absorbed if its key is there.
 func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 	if errors.Is(err, claims.ErrRolledBack) { // another attempt would write the same again
 		return explained(failed("commit", key, err), endedByDatabase)
-	}
-	if errors.Is(err, claims.ErrUndone) { // one that goes on after an error does so every time
-		return explained(failed("commit", key, err), undone)
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
 		if outage.Away(err) {

@@ -159,11 +159,10 @@ func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 // outside of a handler behind a Receiver, and in lease mode. What is written through it commits with the key when the
 // handler returns without an error.
 //
-// Return the error of a failed statement. Some errors end the transaction: SQLite then lets later statements commit on
-// their own, and PostgreSQL and MySQL commit nothing. The receiver ends the transaction. A handler that ends it, by a
+// Return the error of a failed statement. Some errors end the transaction: SQLite and MySQL then let later statements
+// commit on their own, and PostgreSQL commits nothing. The receiver ends the transaction. A handler that ends it, by a
 // deferred Rollback too, and returns nil gets a permanent error; if it returns an error, it keeps that error.
-// What it committed stays, with the key; on MySQL alone the Commit of Tx keeps nothing, and tx.Stmt accepts no statement
-// that was prepared on the *sql.DB. After the transaction has ended, its methods return sql.ErrTxDone.
+// What it committed stays, with the key. After the transaction has ended, its methods return sql.ErrTxDone.
 func Tx(ctx context.Context) *sql.Tx {
 	switch s := scopeOf(ctx); {
 	case s == nil:

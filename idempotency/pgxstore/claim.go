@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
-	"github.com/watermill-spillway/spillway/idempotency/internal/postgresclaim"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
@@ -38,8 +37,8 @@ type claim struct {
 	lost   bool
 }
 
-// newClaim enters the key. A key that is there, and a connection of another driver, are left to package postgresclaim.
-func newClaim(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, error) {
+// newClaim enters the key. A key that is there, and a connection of another driver, are left to plain.
+func newClaim(ctx context.Context, db *sql.DB, row keytable.Row, plain claims.Begin) (claims.Claim, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: take a connection: %w", err)
@@ -47,7 +46,7 @@ func newClaim(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, 
 	own, ok := claims.Driver(conn).(*stdlib.Conn)
 	if !ok {
 		_ = conn.Close()
-		return plainClaim(ctx, db, row)
+		return plain(ctx, db, row)
 	}
 	c := &claim{row: row, conn: conn, handle: tx{on: &state{conn: own.Conn()}}}
 	entered := false
@@ -67,15 +66,7 @@ func newClaim(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, 
 		return c, nil
 	}
 	c.close(false)
-	return plainClaim(ctx, db, row)
-}
-
-func plainClaim(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, error) {
-	c, err := postgresclaim.Begin(ctx, db, row)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return plain(ctx, db, row)
 }
 
 func (c *claim) enter(ctx context.Context) (entered bool, err error) {
@@ -111,7 +102,7 @@ func (c *claim) use(work func(*pgx.Conn) error) (err error) {
 	if pgconn.SafeToRetry(err) { // it was not sent: what pgx's own driver says then
 		err = driver.ErrBadConn
 	}
-	return postgresclaim.Lost(cmp.Or(err, failed))
+	return claims.Lost(cmp.Or(err, failed))
 }
 
 // Tx returns a *sql.Tx of the transaction, for a handler that needs one. It costs two round trips.
@@ -127,7 +118,7 @@ func (c *claim) Tx() *sql.Tx {
 // Pgx returns the transaction.
 func (c *claim) Pgx() pgx.Tx { return &c.handle }
 
-// Recorded returns nil: a key that is there is left to package postgresclaim.
+// Recorded returns nil: a key that is there is left to claims of database/sql.
 func (c *claim) Recorded() *keytable.Record { return nil }
 
 // LostConnection reports whether the connection was lost when the claim was rolled back.
@@ -171,7 +162,7 @@ func (c *claim) commit(outputs []byte) error {
 		err = c.send(proof + "; " + commit)
 	}
 	if err != nil {
-		return postgresclaim.Lost(err)
+		return claims.Lost(err)
 	}
 	c.close(false)
 	return nil
@@ -198,7 +189,7 @@ func refused(err error) error {
 	case err == nil:
 		return nil
 	case state == postgres.FailedTransaction:
-		return fmt.Errorf("postgres: commit: %w: %w", postgresclaim.ErrAborted, err)
+		return fmt.Errorf("postgres: commit: %w: %w", claims.ErrAborted, err)
 	case state == postgres.NoTransaction, state == noMark:
 		return fmt.Errorf("postgres: commit: the key is not this transaction's: the handler ended the one it was given: %w",
 			sql.ErrTxDone)
@@ -232,7 +223,7 @@ func (c *claim) rollback() (committed error) {
 		err = nil
 	}
 	if err == nil {
-		committed = postgresclaim.Committed(c.conn, c.row)
+		committed = claims.CommittedPostgres(c.conn, c.row)
 	}
 	c.lost = err != nil // without its connection the transaction is over as well
 	c.close(c.lost)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/internal/claims"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 // New returns the store that idempotency.NewStore returns, except that its claims are made through pgx. Open db with
@@ -18,9 +19,14 @@ func New(ctx context.Context, db *sql.DB, service string) (idempotency.Store, er
 		return nil, err
 	}
 	if own, ok := store.(interface {
-		ClaimsBy(claims.Begin) (store any, ok bool)
+		ClaimsBy(func(claims.Begin) claims.Begin) (store any, ok bool)
 	}); ok {
-		if of, ok := own.ClaimsBy(newClaim); ok {
+		through := func(plain claims.Begin) claims.Begin {
+			return func(ctx context.Context, db *sql.DB, row keytable.Row) (claims.Claim, error) {
+				return newClaim(ctx, db, row, plain)
+			}
+		}
+		if of, ok := own.ClaimsBy(through); ok {
 			return of.(idempotency.Store), nil
 		}
 	}

@@ -6,15 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -98,30 +94,17 @@ func Discard(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-// ErrRolledBack says that SQLite rolled the transaction back by itself after a statement failed, as it does when the
-// disk is full, a statement is interrupted, or one says OR ROLLBACK (sqlite.org/lang_transaction.html). database/sql
-// does not notice, and what is written after that commits on its own.
-var ErrRolledBack = errors.New("the transaction was rolled back before the handler returned, by SQLite when a " +
-	"statement failed or by the handler")
-
-// ErrUndone says that nothing of the transaction is in the database, and nothing of what the handler wrote after its
-// end.
-var ErrUndone = errors.New("the transaction was rolled back before the handler returned")
+// ErrRolledBack says that nothing of the claim's transaction is in the database: a failed statement ended it, or the
+// handler did. SQLite rolls back by itself when the disk is full, a statement is interrupted, or one says OR ROLLBACK
+// (sqlite.org/lang_transaction.html), and MySQL after a deadlock. What is written after that commits on its own.
+var ErrRolledBack = fmt.Errorf("the transaction was rolled back before the handler returned, by the database when a "+
+	"statement failed or by the handler: %w", sql.ErrTxDone)
 
 // EndedByHandler is what a dead letter says of a handler that ended its transaction.
 const EndedByHandler = "the handler ended the transaction itself: return nil for a commit and an error for a " +
 	"rollback, and leave both to the receiver. What it committed stays with its key, and a redrive is absorbed, perhaps " +
 	"without outputs; " +
 	"where nothing was committed, a redrive applies the message"
-
-// CommittedByHandler is what the Commit of a handler's transaction returns where it can be kept from committing.
-func CommittedByHandler(store string, row keytable.Row) error {
-	quote := func(s string) string { return strconv.Quote(boundedtext.Text(s, 128)) }
-	err := fmt.Errorf("idempotency: commit key %s of consumer %s: %s: commit by the handler: the transaction is the "+
-		"receiver's, and nothing of it is committed: %w (%s)", quote(row.ID), quote(row.Consumer), store, sql.ErrTxDone,
-		EndedByHandler)
-	return classify.Permanent(err, classify.Description(EndedByHandler))
-}
 
 // Claim is an open transaction that has entered a key. See idempotency.Claim.
 type Claim interface {

@@ -29,7 +29,7 @@ func FuzzSimple(f *testing.F) {
 			NewRow(consumer, id, bytes, version, versioned),
 			{Consumer: consumer, ID: id, Fingerprint: bytes, Version: version, Versioned: versioned, At: version}, // not even as a column
 		} {
-			enter := EnterMySQL(row)
+			enter := enterMySQL(row)
 			settings := text.ReplaceAllString((&Settings{consumer, id}).Restore(), "T")
 			testkit.Check(t, settings == `SELECT set_config('role', T, true), set_config('search_path', T, true); `, "%q", settings)
 			testkit.Check(t, anyMySQL.MatchString(enter), "%q", enter)

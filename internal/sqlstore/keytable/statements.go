@@ -197,9 +197,23 @@ func (s *Settings) append(b []byte) []byte {
 	return append(b, `, true); `...)
 }
 
-// EnterMySQL enters a row. Where the key is there already it fails as a duplicate, and then Enter or, without a
-// version, Resolve is what remains.
-func EnterMySQL(row Row) string {
+// EnterMySQL is Dialect.Enter. A driver that prepares what has arguments sends the first statement at once all the
+// same. A duplicate's row is committed, and READ COMMITTED lets the next statement see it.
+func EnterMySQL(ctx context.Context, tx Querier, row Row) (record *Record, err error) {
+	_, err = tx.ExecContext(ctx, enterMySQL(row))
+	if !InMySQL.duplicate(err) {
+		return nil, err
+	}
+	if !row.Versioned {
+		record, err = InMySQL.Resolve(ctx, tx, row)
+		if !errors.Is(err, sql.ErrNoRows) { // else it was purged in between
+			return record, err
+		}
+	}
+	return InMySQL.Enter(ctx, tx, row)
+}
+
+func enterMySQL(row Row) string {
 	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?, ?`)
 	b := append(make([]byte, 0, 512), before...)
 	return string(append(literalMySQL.appendRow(b, &row), behind...))
