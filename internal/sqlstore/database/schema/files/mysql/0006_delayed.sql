@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS spillway_delayed (
 	id       LONGBLOB NOT NULL,
 	metadata LONGBLOB NOT NULL,
 	payload  LONGBLOB,
-	INDEX spillway_delayed_ready (service, ready_at, due_at, seq)
+	INDEX spillway_delayed_ready (service, ready_at, due_at, seq, topic)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 INSERT INTO spillway_schema (component, version, applied_at)

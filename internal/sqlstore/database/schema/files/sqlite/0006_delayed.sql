@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS spillway_delayed (
 	payload  BLOB
 );
 
-CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (service, ready_at, due_at, seq);
+CREATE INDEX IF NOT EXISTS spillway_delayed_ready ON spillway_delayed (service, ready_at, due_at, seq, topic);
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('delayed', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
