@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql/internal/sqlproxy"
 )
 
 // transaction is one transaction of the database on one connection, in which several messages are consumed. Everything
@@ -232,7 +232,7 @@ func (s *session) discard() {
 }
 
 // The transaction as the proxy's owner: what it does around the statements of handlers, and around its own.
-var _ sqlproxy.Nesting = (*transaction)(nil)
+var _ sqlproxy.Owner = (*transaction)(nil)
 
 // Begin sets a savepoint with a name of its own.
 func (t *transaction) Begin(options driver.TxOptions) (driver.Tx, error) {

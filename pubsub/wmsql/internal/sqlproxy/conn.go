@@ -1,9 +1,6 @@
-// Package sqlproxy gives a user a *sql.Tx, or a *sql.DB, in a transaction that an owner keeps. The owner has begun the
-// transaction on a connection that it has to itself, and will end it. What the user runs goes to that connection, one
-// statement at a time; what the user begins and ends there is the owner's to decide:
-//
-//	Pool.Begin   one *sql.Tx: its Commit and Rollback send nothing
-//	Open         a *sql.DB: each *sql.Tx that begins there is a savepoint of the owner's
+// Package sqlproxy gives handlers a *sql.Tx each in a transaction that a subscription keeps. The owner has begun the
+// transaction on a connection that it has to itself, and will end it. Open returns a Conn with a *sql.DB: each *sql.Tx
+// that begins there is a savepoint of the owner's. What the users run goes to that connection, one statement at a time.
 //
 // The owner sees each statement before it runs, and each error. Once the owner has ended the Conn, late statements get
 // an error that wraps sql.ErrTxDone.
@@ -12,9 +9,11 @@
 // keeps every promise that it makes to a driver, learns at once that a connection is bad, and unlocks it when a driver
 // panics.
 //
-// It stays for two owners. On MySQL a deadlock that a handler ignores lets each statement after it commit by itself;
-// without a look at the statements each claim would need five more round trips (autocommit off and on, a savepoint, its
-// proof, the isolation), where it has one. In package wmsql many messages, and savepoints, share one transaction.
+// A handler with the *sql.Tx of the batch itself would undo the messages of others with its Rollback and commit them
+// with its Commit. Five more promises of package wmsql need a look at the statements: a running one is interrupted when
+// the message's time is over; one that is larger than the server takes is refused, for which the server would close the
+// connection; a deadlock or a lost connection is not counted for the message; the batch ends after a statement that
+// leaves something in the session; and an idle connection is watched, but not while rows are read.
 package sqlproxy
 
 import (
@@ -34,27 +33,24 @@ type Owner interface {
 	// Failed is called with the error of a statement, or of reading its rows, and the context that it ran with. It
 	// returns the error that the user gets.
 	Failed(ctx context.Context, err error) error
-}
-
-// Nesting is an Owner whose user begins transactions inside of the owner's: at savepoints.
-type Nesting interface {
-	Owner
-	// Begin returns what ends the transaction that the user begins.
+	// Begin returns what ends the transaction that the user begins inside of the owner's.
 	Begin(options driver.TxOptions) (driver.Tx, error)
 }
 
 // Conn is the owner's connection as the user sees it.
 type Conn struct {
-	owner Owner
-	shell *shell
-	conn  *sql.Conn
-
-	life     context.Context        // ends all statements; nil if their own contexts alone do
+	owner    Owner
+	conn     *sql.Conn
+	db       *sql.DB                // whose connections all are conn
+	life     context.Context        // ends all statements
 	prepared map[string]driver.Stmt // kept for the owner, if not nil
+
+	raw  func(any) error // runs work; made once, because each statement needs one
+	work work
+	call call
 
 	mu      sync.Mutex // one statement at a time
 	over    error      // why nothing can be run any more
-	ended   bool       // by the user
 	reading int        // how many results are open, on which the connection can run nothing else
 	broken  bool       // a driver panicked; if that was in a query, database/sql waits for its end for ever
 	away    bool       // the owner may use the connection for something else
@@ -65,14 +61,21 @@ var errOver = fmt.Errorf("the transaction has ended: %w", sql.ErrTxDone)
 
 // Open returns the Conn for the users of conn, whose *sql.DB is DB. The end of life interrupts each statement. Prepared
 // statements are kept in prepared, which lasts as long as conn and may be nil.
-func Open(life context.Context, conn *sql.Conn, owner Nesting, prepared map[string]driver.Stmt) *Conn {
-	c := &Conn{owner: owner, shell: newShell(), conn: conn, life: life, prepared: prepared}
-	c.shell.conn = c
+func Open(life context.Context, conn *sql.Conn, owner Owner, prepared map[string]driver.Stmt) *Conn {
+	c := &Conn{owner: owner, conn: conn, life: life, prepared: prepared}
+	c.db = sql.OpenDB(connector{c})
+	c.raw = func(raw any) error {
+		conn, ok := raw.(driver.Conn)
+		if !ok {
+			return fmt.Errorf("the driver's connection %T is no driver.Conn", raw)
+		}
+		return c.work(&c.call, conn)
+	}
 	return c
 }
 
-// DB is for the users of a Conn that was opened by Open.
-func (c *Conn) DB() *sql.DB { return c.shell.db }
+// DB is for the users.
+func (c *Conn) DB() *sql.DB { return c.db }
 
 // Lock waits for the statement that is running, and keeps others from running. It is for what the owner itself runs on
 // the connection. What the methods of an Owner run is locked already.
@@ -112,15 +115,12 @@ func (c *Conn) Close() error {
 	c.End(errOver)
 	c.away = true
 	c.mu.Unlock()
-	return c.shell.db.Close()
+	return c.db.Close()
 }
 
 // bind lets a statement end with life as well as with its own context.
 func (c *Conn) bind(ctx context.Context) (context.Context, func()) {
-	switch {
-	case c.life == nil:
-		return ctx, func() {}
-	case ctx.Done() == nil:
+	if ctx.Done() == nil {
 		return c.life, func() {}
 	}
 	bound, cancel := context.WithCancel(ctx)
@@ -196,13 +196,12 @@ type work func(*call, driver.Conn) error
 
 // useLocked gives the driver's connection to work.
 func (c *Conn) useLocked(ctx context.Context, in call, work work) (out call, err error) {
-	s := c.shell
-	s.call, s.work = in, work
-	s.call.ctx = ctx
+	c.call, c.work = in, work
+	c.call.ctx = ctx
 	c.broken = true
-	err = c.conn.Raw(s.raw)
+	err = c.conn.Raw(c.raw)
 	c.broken = false
-	out, s.call = s.call, call{}
+	out, c.call = c.call, call{}
 	return out, err
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql/internal/sqlproxy"
 )
 
 // nesting is an owner that answers the transactions of its user, as savepoints would, and notes the sizes of arguments.

@@ -2,36 +2,11 @@ package sqlproxy
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 )
 
-// shell is a sql.DB whose connections all are the one of a Conn.
-type shell struct {
-	db   *sql.DB
-	conn *Conn // changes only while no transaction of db is open
-
-	raw  func(any) error // runs work; made once, because each statement needs one
-	work work
-	call call
-}
-
-func newShell() *shell {
-	s := new(shell)
-	s.db = sql.OpenDB(connector{s})
-	s.raw = func(raw any) error {
-		conn, ok := raw.(driver.Conn)
-		if !ok {
-			return fmt.Errorf("the driver's connection %T is no driver.Conn", raw)
-		}
-		return s.work(&s.call, conn)
-	}
-	return s
-}
-
-type connector struct{ s *shell }
+type connector struct{ c *Conn }
 
 func (c connector) Connect(context.Context) (driver.Conn, error) { return view(c), nil }
 func (c connector) Driver() driver.Driver                        { return noDriver{} }
@@ -41,7 +16,7 @@ type noDriver struct{}
 func (noDriver) Open(string) (driver.Conn, error) { return nil, errors.New("sqlproxy: opened by name") }
 
 // view is the connection as database/sql sees it.
-type view struct{ s *shell }
+type view struct{ c *Conn }
 
 var (
 	_ driver.ConnBeginTx        = view{}
@@ -57,23 +32,18 @@ func (v view) Begin() (driver.Tx, error) {
 	return v.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// BeginTx sends nothing of its own: the transaction is there.
+// BeginTx sends what the owner sends: the transaction is there.
 func (v view) BeginTx(_ context.Context, options driver.TxOptions) (driver.Tx, error) {
-	c := v.s.conn
-	nesting, ok := c.owner.(Nesting)
-	if !ok {
-		return handle{c}, nil
+	v.c.mu.Lock()
+	defer v.c.mu.Unlock()
+	if v.c.over != nil {
+		return nil, v.c.over
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over != nil {
-		return nil, c.over
-	}
-	return nesting.Begin(options)
+	return v.c.owner.Begin(options)
 }
 
 func (v view) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return v.s.conn.exec(ctx, call{statement: query, args: args}, execute)
+	return v.c.exec(ctx, call{statement: query, args: args}, execute)
 }
 
 func execute(c *call, conn driver.Conn) (err error) {
@@ -86,7 +56,7 @@ func execute(c *call, conn driver.Conn) (err error) {
 }
 
 func (v view) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return v.s.conn.query(ctx, call{statement: query, args: args}, func(c *call, conn driver.Conn) (err error) {
+	return v.c.query(ctx, call{statement: query, args: args}, func(c *call, conn driver.Conn) (err error) {
 		queryer, ok := conn.(driver.QueryerContext)
 		if !ok {
 			return driver.ErrSkip
@@ -98,7 +68,7 @@ func (v view) QueryContext(ctx context.Context, query string, args []driver.Name
 
 // CheckNamedValue lets the driver convert an argument.
 func (v view) CheckNamedValue(value *driver.NamedValue) error {
-	_, err := v.s.conn.quietly(call{value: value}, func(c *call, conn driver.Conn) error {
+	_, err := v.c.quietly(call{value: value}, func(c *call, conn driver.Conn) error {
 		if checker, ok := conn.(driver.NamedValueChecker); ok {
 			return checker.CheckNamedValue(c.value)
 		}
@@ -125,7 +95,7 @@ const maxPrepared = 64
 // PrepareContext prepares a statement once for each connection whose owner keeps them. Drivers that prepare whatever
 // has arguments would otherwise do so for each message.
 func (v view) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	c := v.s.conn
+	c := v.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over != nil {
@@ -156,45 +126,29 @@ func (v view) PrepareContext(ctx context.Context, query string) (driver.Stmt, er
 
 func (s *statement) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	return s.c.exec(ctx, call{statement: s.query, args: args, stmt: s.Stmt}, func(c *call, _ driver.Conn) (err error) {
-		if exec, ok := c.stmt.(driver.StmtExecContext); ok {
-			c.result, err = exec.ExecContext(c.ctx, c.args)
-			return err
+		exec, ok := c.stmt.(driver.StmtExecContext)
+		if !ok {
+			return errOld
 		}
-		values, err := Positional(c.args)
-		if err == nil {
-			//lint:ignore SA1019 drivers from before contexts have no other way
-			c.result, err = c.stmt.Exec(values)
-		}
+		c.result, err = exec.ExecContext(c.ctx, c.args)
 		return err
 	})
 }
 
 func (s *statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	return s.c.query(ctx, call{statement: s.query, args: args, stmt: s.Stmt}, func(c *call, _ driver.Conn) (err error) {
-		if query, ok := c.stmt.(driver.StmtQueryContext); ok {
-			c.rows, err = query.QueryContext(c.ctx, c.args)
-			return err
+		query, ok := c.stmt.(driver.StmtQueryContext)
+		if !ok {
+			return errOld
 		}
-		values, err := Positional(c.args)
-		if err == nil {
-			//lint:ignore SA1019 as Exec
-			c.rows, err = c.stmt.Query(values)
-		}
+		c.rows, err = query.QueryContext(c.ctx, c.args)
 		return err
 	})
 }
 
-// Positional returns arguments as older drivers, and those without names, take them.
-func Positional(args []driver.NamedValue) ([]driver.Value, error) {
-	values := make([]driver.Value, len(args))
-	for i, arg := range args {
-		if arg.Name != "" {
-			return nil, errors.New("the driver takes no named arguments")
-		}
-		values[i] = arg.Value
-	}
-	return values, nil
-}
+// errOld says that a driver is of the time before contexts.
+var errOld = errors.New("the driver's prepared statements take no context: use a driver whose statements do, such as " +
+	"pgx/v5/stdlib, lib/pq or go-sql-driver/mysql")
 
 func (s *statement) CheckNamedValue(value *driver.NamedValue) error {
 	_, err := s.c.quietly(call{value: value, stmt: s.Stmt}, func(c *call, conn driver.Conn) error {

@@ -29,14 +29,12 @@ type fake struct {
 	said    []string
 	running chan struct{} // closed when "wait" runs
 	resume  chan struct{}
-	closed  bool
 	ctx     context.Context // of the last statement
 }
 
 var errBad = errors.New("bad")
 
 func (f *fake) Connect(context.Context) (driver.Conn, error) { return f, nil }
-func (f *fake) Close() error                                 { f.closed = true; return nil }
 
 func (f *fake) say(what string) error {
 	f.said = append(f.said, what)
@@ -81,11 +79,16 @@ type fakeStmt struct {
 func (s *fakeStmt) Close() error  { return s.f.say("close " + s.query) }
 func (s *fakeStmt) NumInput() int { return -1 }
 
-func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) {
+func (s *fakeStmt) Exec([]driver.Value) (driver.Result, error) { return nil, driver.ErrSkip }
+func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error)  { return nil, driver.ErrSkip }
+
+func (s *fakeStmt) ExecContext(context.Context, []driver.NamedValue) (driver.Result, error) {
 	return driver.RowsAffected(1), s.f.say(s.query)
 }
 
-func (s *fakeStmt) Query([]driver.Value) (driver.Rows, error) { return &fakeRows{}, s.f.say(s.query) }
+func (s *fakeStmt) QueryContext(context.Context, []driver.NamedValue) (driver.Rows, error) {
+	return &fakeRows{}, s.f.say(s.query)
+}
 
 type fakeRows struct {
 	n    int

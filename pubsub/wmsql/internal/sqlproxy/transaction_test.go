@@ -12,8 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/watermill-spillway/spillway/internal/sqlstore/sqlproxy"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/pubsub/wmsql/internal/sqlproxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +24,7 @@ type owner struct {
 	failed []error
 }
 
-var errRefused, errCommitted = errors.New("refused"), errors.New("committed")
+var errRefused = errors.New("refused")
 
 func (o *owner) Before(_ context.Context, statement string, _ []driver.NamedValue) error {
 	o.before = append(o.before, statement)
@@ -37,26 +37,12 @@ func (o *owner) Failed(_ context.Context, err error) error {
 	o.failed = append(o.failed, err)
 	return err
 }
-func (*owner) Committed() error { return errCommitted }
-
-func begin(t *testing.T, f *fake) (*sqlproxy.Transaction, *owner, *sql.Conn, *sql.DB) {
-	t.Helper()
-	db := sql.OpenDB(f)
-	t.Cleanup(func() { _ = db.Close() })
-	conn := testkit.Must(db.Conn(t.Context()))
-	o := &owner{}
-	ctx, cancel := context.WithCancel(t.Context())
-	s := testkit.Must(new(sqlproxy.Pool).Begin(ctx, conn, o))
-	cancel() // it outlives that
-	time.Sleep(time.Millisecond)
-	return s, o, conn, db
-}
 
 // What the user says goes to the connection, and what begins and ends does not. The owner knows of every statement.
 func TestTransaction(t *testing.T) {
 	f := &fake{}
-	s, o, conn, db := begin(t, f)
-	tx := s.Tx()
+	o := open(t, t.Context(), f, nil)
+	tx := testkit.Must(o.conn.DB().BeginTx(t.Context(), nil))
 	testkit.Must(tx.Exec("plain"))
 	testkit.Must(tx.Exec("prepared", 1))
 	stmt := testkit.Must(tx.Prepare("kept"))
@@ -68,84 +54,82 @@ func TestTransaction(t *testing.T) {
 	testkit.Equal(t, "n", n, 1)
 	testkit.Is(t, testkit.Err(tx.Exec("refused")), errRefused)
 	testkit.Is(t, testkit.Err(tx.Exec("bad")), errBad)
-	testkit.Is(t, tx.Commit(), errCommitted)
-	left := s.Stop()
-	testkit.Check(t, left.Ended && !left.Reading, "%+v", left)
-	s.Close()
+	testkit.NoError(t, tx.Commit())
+	testkit.NoError(t, o.conn.Close())
 	testkit.Equal(t, "said", strings.Join(f.said, ", "),
-		"plain, prepared, close prepared, kept, query, query prepared, close query prepared, bad, close kept")
+		"savepoint, plain, prepared, close prepared, kept, query, query prepared, close query prepared, bad, close kept")
 	testkit.Equal(t, "the owner heard of", strings.Join(slices.Compact(o.before), ", "),
 		"plain, prepared, kept, query, query prepared, refused, bad")
 	testkit.Check(t, len(o.failed) == 1 && o.failed[0] == errBad, "the owner heard of %v", o.failed)
-	testkit.NoError(t, conn.Close())
-	testkit.Check(t, db.Stats().Idle == 1 && !f.closed, "the connection is lost")
 }
 
 // Rows that are open are known, and their late errors too.
 func TestRows(t *testing.T) {
-	s, o, conn, _ := begin(t, &fake{})
-	defer func() { s.Close(); _ = conn.Close() }()
-	rows := testkit.Must(s.Tx().Query("late"))
+	o := open(t, t.Context(), &fake{}, nil)
+	tx := testkit.Must(o.conn.DB().BeginTx(t.Context(), nil))
+	rows := testkit.Must(tx.Query("late"))
 	for rows.Next() {
 	}
 	testkit.Check(t, rows.Err() == errBad && len(o.failed) == 1, "%v, %v", rows.Err(), o.failed)
 	testkit.NoError(t, rows.Close())
-	rows = testkit.Must(s.Tx().Query("open"))
+	rows = testkit.Must(tx.Query("open"))
 	testkit.NoError(t, rows.Err())
-	left := s.Stop()
-	testkit.Check(t, left.Reading && !left.Ended, "%+v", left)
-	testkit.Check(t, !rows.Next() && errors.Is(rows.Err(), sql.ErrTxDone),
-		"rows are read after the end: %v", rows.Err())
+	o.conn.Lock()
+	testkit.Check(t, o.conn.Reading(), "no rows are open")
+	o.conn.End(sql.ErrTxDone)
+	o.conn.Unlock()
+	testkit.Check(t, !rows.Next() && errors.Is(rows.Err(), sql.ErrTxDone), "rows are read after the end: %v", rows.Err())
+	testkit.NoError(t, rows.Close())
 }
 
-// Once stopped, a transaction lets nothing through, and what was running has ended.
+// Once locked and ended, a Conn lets nothing through, and what was running has ended.
 func TestStop(t *testing.T) {
 	f := &fake{running: make(chan struct{}), resume: make(chan struct{})}
-	s, _, conn, _ := begin(t, f)
-	stmt := testkit.Must(s.Tx().Prepare("kept"))
+	o := open(t, t.Context(), f, nil)
+	tx := testkit.Must(o.conn.DB().BeginTx(t.Context(), nil))
+	stmt := testkit.Must(tx.Prepare("kept"))
 	ran := make(chan error, 1)
-	go func() { _, err := s.Tx().Exec("wait"); ran <- err }()
+	go func() { _, err := tx.Exec("wait"); ran <- err }()
 	<-f.running
-	stopped := make(chan sqlproxy.State)
-	go func() { stopped <- s.Stop() }()
+	testkit.Check(t, !o.conn.TryLock(), "locked under a statement")
+	locked := make(chan struct{})
+	go func() { o.conn.Lock(); close(locked) }()
 	select {
-	case <-stopped:
-		t.Error("stopped under a statement")
+	case <-locked:
+		t.Error("locked under a statement")
 	case <-time.After(20 * time.Millisecond):
 	}
 	close(f.resume)
-	left := <-stopped
-	testkit.Check(t, !left.Ended && !left.Reading, "%+v", left)
+	<-locked
+	o.conn.End(sql.ErrTxDone)
+	o.conn.Unlock()
 	testkit.NoError(t, <-ran)
 	for what, do := range map[string]func() error{
-		"exec":     func() error { _, err := s.Tx().Exec("late"); return err },
-		"argument": func() error { _, err := s.Tx().Exec("late", 1); return err },
-		"query":    func() error { _, err := s.Tx().Query("late"); return err },
-		"prepare":  func() error { _, err := s.Tx().Prepare("late"); return err },
+		"exec":     func() error { _, err := tx.Exec("late"); return err },
+		"argument": func() error { _, err := tx.Exec("late", 1); return err },
+		"query":    func() error { _, err := tx.Query("late"); return err },
+		"prepare":  func() error { _, err := tx.Prepare("late"); return err },
 		"kept":     func() error { _, err := stmt.Exec(); return err },
 	} {
 		err := do()
 		testkit.Check(t, errors.Is(err, sql.ErrTxDone), "%s: %v", what, err)
 	}
-	s.Close()
-	s.Close()
-	testkit.Equal(t, "said", strings.Join(f.said, " "), "wait close kept")
-	_ = conn.Close()
+	testkit.Equal(t, "said", strings.Join(f.said, " "), "savepoint wait")
 }
 
-// A driver that panics keeps no caller waiting, and its connection is not used again.
+// A driver that panics keeps no caller waiting, and nothing is closed on its connection.
 func TestPanic(t *testing.T) {
 	f := &fake{}
-	s, _, conn, db := begin(t, f)
+	o := open(t, t.Context(), f, nil)
+	tx := testkit.Must(o.conn.DB().BeginTx(t.Context(), nil))
 	func() {
 		defer func() {
 			testkit.Check(t, recover() == "boom", "the panic was swallowed")
 		}()
-		_, _ = s.Tx().Exec("panic")
+		_, _ = tx.Exec("panic")
 	}()
-	s.Close()
-	_ = conn.Close()
-	testkit.Check(t, f.closed && db.Stats().OpenConnections == 0, "the connection is used again")
+	testkit.Check(t, o.conn.TryLock(), "the Conn stays locked")
+	o.conn.Unlock()
 }
 
 func TestPlain(t *testing.T) {
