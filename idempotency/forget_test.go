@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable/forget"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -44,18 +45,18 @@ func TestForget(t *testing.T) {
 			}
 			return all
 		}
-		eraser := store.(keytable.Keeper).Keys()
+		kept := store.(keytable.Keeper).Keys()
 		for _, step := range []struct {
-			f                keytable.Forgetting
+			f                forget.Request
 			keys, held, says int
 		}{
-			{keytable.Forgetting{Keys: keys, DryRun: true}, n + 1, 1, n + 6},
-			{keytable.Forgetting{Keys: keys}, n + 1, 1, 5},
-			{keytable.Forgetting{Keys: keys}, n + 1, 1, 5}, // once more is no harm
-			{keytable.Forgetting{Keys: []string{"ann-8", "ann-8"}, Remove: true}, 1, 0, 5},
-			{keytable.Forgetting{Keys: []string{"ann-8"}, Remove: true}, 0, 0, 5},
+			{forget.Request{Keys: keys, DryRun: true}, n + 1, 1, n + 6},
+			{forget.Request{Keys: keys}, n + 1, 1, 5},
+			{forget.Request{Keys: keys}, n + 1, 1, 5}, // once more is no harm
+			{forget.Request{Keys: []string{"ann-8", "ann-8"}, Remove: true}, 1, 0, 5},
+			{forget.Request{Keys: []string{"ann-8"}, Remove: true}, 0, 0, 5},
 		} {
-			keys, held, err := eraser.Forget(t.Context(), step.f)
+			keys, held, err := forget.Keys(t.Context(), kept, step.f)
 			if err != nil || keys != step.keys || held != step.held || says() != step.says {
 				t.Errorf("%d keys, %t, %t: %d, %d, %v, %d say something; want %d, %d, %d", len(step.f.Keys), step.f.DryRun, step.f.Remove, keys, held, err, says(), step.keys, step.held, step.says)
 			}
@@ -65,7 +66,7 @@ func TestForget(t *testing.T) {
 			except []string
 			want   int
 		}{{nil, 5 - 1}, {[]string{"leased-0", "not there"}, 3}} { // one of the five is of another service
-			testkit.Returns(t, of.want)(eraser.CountOutputs(t.Context(), of.except))
+			testkit.Returns(t, of.want)(forget.CountOutputs(t.Context(), kept, of.except))
 		}
 		receiver := newReceiver(t, store, idempotency.ReceiverConfig{Consumer: "billing"})
 		handle := receiver.Middleware(t.write)

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable/forget"
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -150,8 +151,8 @@ func (e *erasing) keys(ctx context.Context, ids []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	n, held, err := e.keeper.Keys().Forget(ctx,
-		keytable.Forgetting{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
+	n, held, err := forget.Keys(ctx, e.keeper.Keys(),
+		forget.Request{Keys: keys, Remove: e.request.RemoveKeys, DryRun: e.request.DryRun})
 	e.report.Keys, e.report.KeysInHand = e.report.Keys+n, e.report.KeysInHand+held
 	e.progress()
 	return err
@@ -178,7 +179,7 @@ func (e *erasing) unsearched(ctx context.Context) error {
 		return nil
 	}
 	if e.keeper != nil {
-		n, err := e.keeper.Keys().CountOutputs(ctx, slices.Collect(maps.Keys(e.forgotten)))
+		n, err := forget.CountOutputs(ctx, e.keeper.Keys(), slices.Collect(maps.Keys(e.forgotten)))
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,5 @@
-package keytable
+// Package forget takes from keys what came of messages, for package erasure: no other program compiles it.
+package forget
 
 import (
 	"context"
@@ -11,10 +12,11 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
-// Forgetting says which keys are forgotten, and how.
-type Forgetting struct {
+// Request says which keys are forgotten, and how.
+type Request struct {
 	Keys   []string // of every handler of the store's service, as ReceiverConfig.Key returns them
 	Remove bool
 	DryRun bool
@@ -28,10 +30,10 @@ const (
 	outputsAtOnce = 2000
 )
 
-// Forget takes the outputs and the fingerprint from keys, or removes the keys, in transactions of at most 200 keys. An
+// Keys takes the outputs and the fingerprint from keys, or removes the keys, in transactions of at most 200 keys. An
 // output that was not published yet is then never published. It returns how many keys there are, and how many others
 // stay as they were because a handler has leased them.
-func (k Keys) Forget(ctx context.Context, f Forgetting) (keys, held int, err error) {
+func Keys(ctx context.Context, k keytable.Keys, f Request) (keys, held int, err error) {
 	db := k.On
 	if db.Held(ctx) {
 		return 0, 0, fmt.Errorf("%s: forget keys: %w", db.Kind(), errHeld)
@@ -78,7 +80,7 @@ func consumersOf(ctx context.Context, db *database.Database, service string) (al
 
 // CountOutputs counts the keys that have recorded outputs, apart from some. It reads all keys of the service, without
 // their outputs, in small steps.
-func (k Keys) CountOutputs(ctx context.Context, except []string) (n int, err error) {
+func CountOutputs(ctx context.Context, k keytable.Keys, except []string) (n int, err error) {
 	db := k.On
 	if db.Held(ctx) {
 		return 0, fmt.Errorf("%s: count keys with outputs: %w", db.Kind(), errHeld)
@@ -113,7 +115,7 @@ func (k Keys) CountOutputs(ctx context.Context, except []string) (n int, err err
 
 // forget is Forget for some keys of a consumer, in one transaction.
 func forget(ctx context.Context, db *database.Database, consumer string, ids []string,
-	f *Forgetting) (keys, held int, err error) {
+	f *Request) (keys, held int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
 	of := ` WHERE consumer = ? AND id IN (?` + strings.Repeat(",?", len(ids)-1) + `)`
@@ -143,8 +145,8 @@ func forget(ctx context.Context, db *database.Database, consumer string, ids []s
 	err = db.Write(ctx, func(tx *sql.Tx) error {
 		keys, held = 0, 0
 		// It comes first: on SQLite a transaction that has read may be refused when it writes.
-		n, err := deleted(tx.ExecContext(ctx, db.Statement(change+of+` AND (expires_at IS NULL OR expires_at <= now_ms())`),
-			args...))
+		result, err := tx.ExecContext(ctx, db.Statement(change+of+` AND (expires_at IS NULL OR expires_at <= now_ms())`),
+			args...)
 		if err != nil {
 			return err
 		}
@@ -152,8 +154,10 @@ func forget(ctx context.Context, db *database.Database, consumer string, ids []s
 		if err == nil {
 			err = database.Each(rows, count)
 		}
-		if f.Remove {
-			keys = n
+		if err == nil && f.Remove {
+			var n int64
+			n, err = result.RowsAffected()
+			keys = int(n)
 		}
 		return err
 	})
