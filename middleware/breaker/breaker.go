@@ -119,7 +119,7 @@ func (b *Breaker) passed(c *chain.Call, of *circuit, opened uint64) bool {
 	if of.retired || of.opened != opened {
 		return false
 	}
-	of.passed(recent.Of(c), time.Now())
+	of.passed(recent.Of(c))
 	return true
 }
 

@@ -19,7 +19,7 @@ const (
 	maxRetryAfter = 5 * time.Minute
 	// maxScopes is the number of scopes of a handler that have a state of their own.
 	maxScopes = 100
-	// calm is how long nothing must fail until what failed is forgotten.
+	// calm is how long nothing must fail until what failed is forgotten, although nothing succeeds.
 	calm = 10 * time.Minute
 	// probeLease is how long the breaker waits for the outcome of a probe before it lets another message try. A handler
 	// may hang.
@@ -37,6 +37,7 @@ type circuit struct {
 	retired  bool // another circuit may have its place
 	troubled bool // something failed lately
 	failedAt time.Time
+	passes   bool      // something succeeded since then
 	awayAt   time.Time // when an error last said away
 	window   window
 	doubt    doubt
@@ -121,14 +122,14 @@ func (c *circuit) become(to state, now time.Time) {
 
 // trouble begins when something fails, and ends when nothing has failed for a while.
 func (c *circuit) trouble(now time.Time) {
-	c.failedAt = now
+	c.failedAt, c.passes = now, false
 	if c.troubled {
 		return
 	}
 	c.troubled = true
 	c.breaker.troubled.Add(1)
 	if c.state.name() == Closed {
-		c.arm(now.Add(calm), now)
+		c.arm(now.Add(c.breaker.config.Window), now)
 	}
 }
 
@@ -151,7 +152,10 @@ func (c *circuit) failed(f *failure, now time.Time) decision {
 	c.trouble(now)
 	if f.verdict.Away {
 		c.awayAt = now
-	} else if c.doubt.latest, c.doubt.passed = now, 0; c.meansNothing(p, now) {
+		return c.state.failed(c, f, stale, now)
+	}
+	c.doubt.failed(&c.breaker.config, now)
+	if c.meansNothing(p, now) {
 		return c.doubted(f, stale, now)
 	}
 	return c.state.failed(c, f, stale, now)
@@ -288,23 +292,21 @@ func (c *circuit) succeeded(p *passage, now time.Time) {
 	case !stale:
 		c.state.succeeded(c, p, now)
 	case c.state.name() == Closed:
-		c.passed(p.of, now)
+		c.passed(p.of)
 	}
 }
 
-// passed counts a success while messages pass.
-func (c *circuit) passed(of recent.Message, now time.Time) {
-	c.doubt.succeeded(&c.breaker.config, now)
-	c.window.succeeded(of, false, now)
-	if c.state.name() == Closed && c.pausing == 0 && now.Sub(c.failedAt) > c.breaker.config.Window {
-		c.calmDown()
-	}
+// passed counts a success while messages pass. It asks for no time: most messages succeed, also while some fail.
+func (c *circuit) passed(of recent.Message) {
+	c.passes = true
+	c.doubt.succeeded(&c.breaker.config)
+	c.window.succeeded(of, false)
 }
 
 // isBack ends the outage after a success.
 func (c *circuit) isBack(p *passage, now time.Time) {
-	c.doubt.succeeded(&c.breaker.config, now)
-	c.window.succeeded(p.of, true, now)
+	c.doubt.succeeded(&c.breaker.config)
+	c.window.succeeded(p.of, true)
 	if c.breaker.sharing != nil {
 		c.shared.prove(now)
 	}

@@ -33,20 +33,19 @@ func (*closed) failed(c *circuit, f *failure, stale bool, now time.Time) decisio
 	return c.mayOpen(f, false, now)
 }
 
-func (*closed) succeeded(c *circuit, p *passage, now time.Time) {
-	c.passed(p.of, now)
+func (*closed) succeeded(c *circuit, p *passage, _ time.Time) {
+	c.passed(p.of)
 }
 
 func (*closed) released(*circuit, bool, bool, time.Time) {}
 
-// tick ends the trouble when nothing has failed for long.
+// tick ends the trouble when nothing has failed for a window and something succeeded, or nothing came for long.
 func (*closed) tick(c *circuit, now time.Time) {
-	if end := c.failedAt.Add(calm); now.Before(end) {
-		c.arm(end, now)
-	} else if c.pausing > 0 {
-		c.arm(now.Add(calm), now)
-	} else {
+	quiet, window := now.Sub(c.failedAt), c.breaker.config.Window
+	if c.pausing == 0 && quiet >= window && (c.passes || quiet >= calm) {
 		c.calmDown()
+	} else {
+		c.arm(now.Add(max(window-quiet, window/4)), now)
 	}
 }
 
@@ -171,8 +170,8 @@ func (r *ramping) failed(c *circuit, f *failure, stale bool, now time.Time) deci
 	return c.mayOpen(f, true, now)
 }
 
-func (r *ramping) succeeded(c *circuit, p *passage, now time.Time) {
-	c.passed(p.of, now)
+func (r *ramping) succeeded(c *circuit, p *passage, _ time.Time) {
+	c.passed(p.of)
 	r.ended++
 	r.passed++
 }

@@ -97,7 +97,7 @@ func (w *window) note(of recent.Message, verdict classify.Verdict, window time.D
 }
 
 // succeeded counts a success. outage reports whether it is the first one after an outage.
-func (w *window) succeeded(of recent.Message, outage bool, now time.Time) {
+func (w *window) succeeded(of recent.Message, outage bool) {
 	if !outage {
 		w.among += w.away
 	}
@@ -107,7 +107,7 @@ func (w *window) succeeded(of recent.Message, outage bool, now time.Time) {
 	w.successes++
 	w.passed++
 	if w.attempts > 0 {
-		w.newRun(now)
+		w.newRun(time.Now())
 	}
 	if one := w.messages.Get(of); one != nil {
 		if one.number == w.number {
@@ -168,8 +168,16 @@ type doubt struct {
 	spent   time.Duration
 	holding time.Time // since when such an error keeps the circuit open, or zero
 	over    bool      // the time is used up
-	latest  time.Time // failure
+	latest  time.Time // failure with such an error
 	passed  int       // successes since then
+}
+
+// failed gives the time back after a window without such an error, in which something succeeded.
+func (d *doubt) failed(config *Config, now time.Time) {
+	if d.passed > 0 && now.Sub(d.latest) > config.Window {
+		*d = doubt{}
+	}
+	d.latest, d.passed = now, 0
 }
 
 // hold notes whether such an error keeps the circuit open from now on.
@@ -191,10 +199,9 @@ func (d *doubt) rest(most time.Duration, now time.Time) time.Duration {
 	return rest
 }
 
-// succeeded gives the time back after as many successes in a row as failures would open the breaker, or after a window
-// without such an error.
-func (d *doubt) succeeded(config *Config, now time.Time) {
-	if d.passed++; d.passed >= config.MinMessages || now.Sub(d.latest) > config.Window {
+// succeeded gives the time back after as many successes in a row as failures would open the breaker.
+func (d *doubt) succeeded(config *Config) {
+	if d.passed++; d.passed >= config.MinMessages {
 		*d = doubt{}
 	}
 }

@@ -26,7 +26,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 			"%d messages remembered, %d counted", e.messages.Len(), e.failed)
 	}
 	for i := range 10 * maxMixed {
-		e.succeeded(of(-1-i), false, now)
+		e.succeeded(of(-1-i), false)
 		all := e.among + e.others
 		testkit.Require(t, all <= 20*recent.Most+maxMixed, "%d outcomes counted", all)
 	}
@@ -40,10 +40,10 @@ func TestEvidenceCountsMessages(t *testing.T) {
 		testkit.Check(t, !e.note(of(1), unknown, time.Second, false, now), "blamed, and no other message succeeded")
 	}
 	testkit.Check(t, e.failed == 1 && e.distinct == 1 && e.attempts == 5, "%+v", e)
-	e.succeeded(of(1), false, now)
+	e.succeeded(of(1), false)
 	testkit.Check(t, e.failed == 0 && e.passed == 1 && e.attempts == 0, "%+v", e)
 	e.note(of(2), unknown, time.Second, false, now)
-	e.succeeded(of(3), false, now)
+	e.succeeded(of(3), false)
 	testkit.Check(t, e.note(of(2), unknown, time.Second, false, now), "another message succeeded in between")
 	if e.note(of(4), unknown, time.Second, false, now.Add(3*time.Second)); e.failed != 1 || e.passed != 0 {
 		t.Errorf("after the window: %+v", e)
@@ -58,12 +58,12 @@ func TestEvidenceMixed(t *testing.T) {
 		if i%2 == 0 {
 			e.note(of(i), classify.Verdict{Away: true}, time.Minute, false, now)
 		} else {
-			e.succeeded(of(i), false, now)
+			e.succeeded(of(i), false)
 		}
 	}
 	testkit.Check(t, e.mixed(), "half of the messages say away")
 	for i := range 1000 {
-		e.succeeded(of(i), false, now)
+		e.succeeded(of(i), false)
 	}
 	testkit.Check(t, !e.mixed(), "one in twenty says away")
 }
