@@ -91,8 +91,8 @@
 //     that a deadly message ends each process at most once during an outage.
 //   - It distinguishes messages by id, without an id by Config.Key, and without both by content. If a broker gives a
 //     message a new id with each delivery, set Config.Key. If only its content names a message, processes that may
-//     still live are not waited for and do not count, and marks of a refused one go with its ack. So a deadly one may
-//     end some processes more. Each process counts once. A message that is handled twice at the same time in one
+//     still live are not waited for and do not count, and marks of a refused one go with the heartbeat after its ack.
+//     So a deadly one may end some processes more. Each process counts once. A message that is handled twice at the same time in one
 //     process has one mark.
 //   - It remembers at most 1,024 marks that it could not remove because the database was away. It remembers as many of
 //     refused messages. The first that is forgotten is logged. A forgotten mark counts until the message is handled to

@@ -135,8 +135,7 @@ type Limit struct {
 	outage  outage
 	pending pending
 
-	closing atomic.Bool
-	leaving atomic.Bool // routers end: their last messages are being handled
+	closing atomic.Bool // routers end: their last messages are being handled
 	mu      sync.Mutex  // held while this process registers or signs off
 	current *process    // nil while off
 }
@@ -186,13 +185,11 @@ func (l *Limit) Plugin(router *message.Router) error {
 
 func (l *Limit) start() error {
 	l.closing.Store(false)
-	l.leaving.Store(false)
 	return l.begin(true)
 }
 
 func (l *Limit) stop() {
 	l.closing.Store(true)
-	l.leaving.Store(true)
 	if err := l.depart(); err != nil {
 		logging.CrashMessagesUnsigned.Write(l.config.Logger, err, nil)
 	}

@@ -331,20 +331,13 @@ var errTooMany = errors.New("crashlimit: " + strconv.Itoa(most) + " marks wait t
 type pending struct {
 	mu     sync.Mutex
 	visits map[*later]struct{}
+	open   sync.WaitGroup
 }
 
 // later is a visit that ends once, at the latest with the limit.
 type later struct {
-	once  sync.Once
 	visit visit
-	ended chan struct{}
-}
-
-func (p *later) end() {
-	p.once.Do(func() {
-		p.visit.end()
-		close(p.ended)
-	})
+	ends  chan struct{} // closed with the limit
 }
 
 // await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not:
@@ -353,16 +346,17 @@ func (l *Limit) await(c *chain.Call, v visit) bool {
 	if c.Acked() || c.Nacked() {
 		return false
 	}
-	p := &later{visit: v, ended: make(chan struct{})}
+	p := &later{visit: v, ends: make(chan struct{})}
 	l.pending.mu.Lock()
 	defer l.pending.mu.Unlock()
-	if l.leaving.Load() || l.closing.Load() || len(l.pending.visits) >= most {
+	if l.closing.Load() || len(l.pending.visits) >= most {
 		return false
 	}
 	if l.pending.visits == nil {
 		l.pending.visits = make(map[*later]struct{})
 	}
 	l.pending.visits[p] = struct{}{}
+	l.pending.open.Add(1)
 	go l.settle(p, c.Msg, c.Ctx.Done())
 	return true
 }
@@ -372,23 +366,21 @@ func (l *Limit) settle(p *later, msg *message.Message, gone <-chan struct{}) {
 	case <-msg.Acked():
 	case <-msg.Nacked():
 	case <-gone: // also of a caller that is no router, and acks nothing
-	case <-p.ended:
+	case <-p.ends:
 	}
+	p.visit.end()
 	l.pending.mu.Lock()
+	defer l.pending.mu.Unlock()
 	delete(l.pending.visits, p)
-	l.pending.mu.Unlock()
-	p.end()
+	l.pending.open.Done()
 }
 
 // endPending ends what is open, and returns when it has ended.
 func (l *Limit) endPending() {
 	l.pending.mu.Lock()
-	open := make([]*later, 0, len(l.pending.visits))
 	for p := range l.pending.visits {
-		open = append(open, p)
+		close(p.ends)
 	}
 	l.pending.mu.Unlock()
-	for _, p := range open {
-		p.end()
-	}
+	l.pending.open.Wait()
 }

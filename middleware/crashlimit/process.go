@@ -22,10 +22,8 @@ type process struct {
 	registered bool
 	behind     bool // marks that are due could not be removed
 	swept      time.Time
-	ctx        context.Context // ends with the beats
-	cancel     context.CancelFunc
+	cancel     context.CancelFunc // of the beats
 	done       chan struct{}
-	settled    chan struct{} // a message that was refused may have been acked
 }
 
 // self names this process, and is in the ids of all its limits: whatever became of their deliveries, it has lived
@@ -45,7 +43,7 @@ func (l *Limit) begin(insist bool) error {
 		return nil
 	}
 	p := &process{
-		limit: l, id: l.nextID(), done: make(chan struct{}), settled: make(chan struct{}, 1),
+		limit: l, id: l.nextID(), done: make(chan struct{}),
 		detector: detector{interval: l.config.Heartbeat, quietAfter: l.config.quietAfter},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.within)
@@ -62,8 +60,9 @@ func (l *Limit) begin(insist bool) error {
 		logging.CrashPeers.Write(l.config.Logger, nil, nil)
 	}
 	l.current = p
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	go p.run(p.ctx)
+	beats, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	go p.run(beats)
 	return nil
 }
 
@@ -168,9 +167,6 @@ func (p *process) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.settled:
-			p.pay(ctx, p.limit.config.quietAfter)
-			continue
 		case <-ticker.C:
 		}
 		err := p.round(ctx)

@@ -127,7 +127,7 @@ func (v *visit) count(c *chain.Call, process string) error {
 		if entered {
 			l.admission.wrote(v.share, w)
 			// the marks of this process are signed off already, or are just now; those of others stay
-			if l.leaving.Load() {
+			if l.closing.Load() {
 				l.remove(v.mark, written{1, process})
 			}
 			return nil
@@ -251,32 +251,10 @@ func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 // keepMarks keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or
 // its ack is lost with this process, it must not kill once more.
 func (l *Limit) keepMarks(c *chain.Call, m mark) {
-	r := refused{msg: c.Msg, ctx: c.Ctx, mark: m}
-	l.remembered(l.removals.addRefused(r), m)
-	l.mu.Lock()
-	p := l.current
-	l.mu.Unlock()
-	if p != nil {
-		go p.watch(r)
-	}
+	l.remembered(l.removals.addRefused(refused{msg: c.Msg, ctx: c.Ctx, mark: m}), m)
 }
 
 func (r refusal) Unwrap() error { return r.error }
-
-// watch wakes the process when a refused message is settled.
-func (p *process) watch(r refused) {
-	select {
-	case <-r.msg.Acked():
-	case <-r.msg.Nacked():
-	case <-r.ctx.Done():
-	case <-p.ctx.Done():
-		return
-	}
-	select {
-	case p.settled <- struct{}{}:
-	default:
-	}
-}
 
 func (l *Limit) unfinished(c *chain.Call, m mark, earlier int) {
 	if l.config.Hooks.OnUnfinished != nil {

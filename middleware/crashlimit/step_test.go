@@ -90,7 +90,7 @@ func TestExceeded(t *testing.T) {
 
 // Feature D10, promise P4: an ack that is lost with its process does not let the message end further ones. The marks of
 // a refused message outlive the ack, until the process ends in order or has lived on for long. Where only content names
-// messages, the marks go with the ack: another message would find them.
+// messages, the marks go with the heartbeat after the ack: another message would find them.
 func TestAckOfRefusedIsLost(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		refuse := func(l *Limit, id string) {
@@ -120,6 +120,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 			f.left[content] = append(f.left[content], written{i + 1, process})
 		}
 		refuse(started(t, f, options{}), "")
+		tick(1)
 		testkit.Equal(t, "marks that another message would find", len(f.left[content]), 0)
 	})
 }
