@@ -12,9 +12,9 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +67,6 @@ type Telling struct {
 	Opened       int64 // when the episode began; with Number the identity of the notice
 	Number       int64
 	About        string
-	Again        bool // another instance may have sent it, and died
 }
 
 // Ledger is the entries of one service. It is safe for concurrent use.
@@ -77,23 +76,18 @@ type Ledger struct {
 	holder  string
 }
 
-// entries keep an Entry for each key.
+// entries keep an entry for each key.
 type entries interface {
-	// alone runs work in a transaction, and again if others were in its way.
-	alone(ctx context.Context, work func(transaction) error) error
+	// alone runs work in a transaction that has all entries to itself, with the time in microseconds.
+	alone(ctx context.Context, work func(tx transaction, now int64) error) error
 	// due returns keys of entries that sweep has something to do with.
 	due(ctx context.Context, lease time.Duration, limit int) ([]Key, error)
-	// renew moves the ends of the leases that a holder has on keys on.
-	renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error
 }
 
-// transaction has the entries that it gets to itself until it ends.
+// transaction reads and writes entries.
 type transaction interface {
-	// get returns the entry of a key, or nil, and the time in microseconds.
-	get(Key) (*entry, int64, error)
-	// make is get for a key whose entry is made if there is none.
-	make(Key) (*entry, int64, error)
-	add(Key, *entry) error
+	// get returns the entry of a key. That of a new key was never opened.
+	get(Key) (*entry, error)
 	put(Key, *entry) error
 	remove(Key) error
 }
@@ -101,14 +95,14 @@ type transaction interface {
 // Report counts r. It returns what the caller must tell.
 func (l *Ledger) Report(ctx context.Context, r Report) (t *Telling, err error) {
 	r.Key.Subject = stored(r.Key.Subject)
-	err = l.entries.alone(ctx, func(tx transaction) error {
+	err = l.entries.alone(ctx, func(tx transaction, now int64) error {
 		t = nil
-		e, now, err := tx.get(r.Key)
+		e, err := tx.get(r.Key)
 		if err != nil {
 			return err
 		}
-		if e == nil {
-			t, err = l.begin(tx, r)
+		if e.opened == 0 {
+			t, err = l.begin(tx, r, now)
 			return err
 		}
 		t = l.count(e, r, now)
@@ -126,21 +120,12 @@ func stored(subject string) string {
 	return database.Column(subject)
 }
 
-// begin begins an episode, unless too many began just now. The entry that counts them is the lock under which keys are
-// added.
-func (l *Ledger) begin(tx transaction, r Report) (*Telling, error) {
+// begin begins an episode, unless too many began just now.
+func (l *Ledger) begin(tx transaction, r Report, now int64) (*Telling, error) {
 	counter := Key{".new", r.Kind}
-	c, now, err := tx.make(counter)
+	c, err := tx.get(counter)
 	if err != nil {
 		return nil, err
-	}
-	e, _, err := tx.get(r.Key) // another instance may have added it meanwhile
-	if err != nil {
-		return nil, err
-	}
-	if e != nil {
-		t := l.count(e, r, now)
-		return t, tx.put(r.Key, e)
 	}
 	if c.opened+newWithin.Microseconds() <= now || c.opened > now { // or the clock went back
 		c.opened, c.total = now, 0
@@ -150,21 +135,18 @@ func (l *Ledger) begin(tx transaction, r Report) (*Telling, error) {
 	if err := tx.put(counter, c); err != nil {
 		return nil, err
 	}
-	e = &entry{}
-	if c.total <= l.rules.MaxNew || r.Kind == l.rules.Many {
-		t := l.open(e, r, now)
-		return t, tx.add(r.Key, e)
+	if c.total > l.rules.MaxNew && r.Kind != l.rules.Many {
+		if r.N == 0 { // it goes on, and begins when there is room
+			return nil, nil
+		}
+		r.Key, r.About = Key{l.rules.Many, r.Kind}, ""
 	}
-	if r.N == 0 { // it goes on, and begins when there is room
-		return nil, nil
-	}
-	many := Key{l.rules.Many, r.Kind}
-	if e, now, err = tx.make(many); err != nil {
+	e, err := tx.get(r.Key)
+	if err != nil {
 		return nil, err
 	}
-	r.Key, r.About = many, ""
 	t := l.count(e, r, now)
-	return t, tx.put(many, e)
+	return t, tx.put(r.Key, e)
 }
 
 // Sweep returns what is due to be told: counts and ends, and what another instance did not finish. Lost is the number
@@ -177,10 +159,10 @@ func (l *Ledger) Sweep(ctx context.Context) (all []Telling, lost int, err error)
 		}
 		var t *Telling
 		gaveUp := false
-		err = l.entries.alone(ctx, func(tx transaction) error {
+		err = l.entries.alone(ctx, func(tx transaction, now int64) error {
 			t, gaveUp = nil, false
-			e, now, err := tx.get(key)
-			if err != nil || e == nil {
+			e, err := tx.get(key)
+			if err != nil || e.opened == 0 {
 				return err
 			}
 			var over bool
@@ -211,9 +193,9 @@ func (l *Ledger) Release(ctx context.Context, t Telling) error {
 }
 
 func (l *Ledger) settle(ctx context.Context, t Telling, change func(*entry)) error {
-	return l.entries.alone(ctx, func(tx transaction) error {
-		e, _, err := tx.get(t.Key)
-		if err != nil || e == nil || e.telling != t.Step || e.number != t.Number || e.holder != l.holder {
+	return l.entries.alone(ctx, func(tx transaction, _ int64) error {
+		e, err := tx.get(t.Key)
+		if err != nil || e.telling != t.Step || e.number != t.Number || e.holder != l.holder {
 			return err
 		}
 		if change(e); t.Step == Ended && e.telling == "" {
@@ -226,22 +208,30 @@ func (l *Ledger) settle(ctx context.Context, t Telling, change func(*entry)) err
 // Renew keeps the leases of what the instance has in hand. Call it several times in a lease. What the instance has
 // claimed and does not know of, because an answer was lost, is told again when its lease is over.
 func (l *Ledger) Renew(ctx context.Context, inHand ...Key) error {
-	for some := range slices.Chunk(inHand, renewAtOnce) {
-		if err := l.entries.renew(ctx, l.holder, l.rules.Lease, some); err != nil {
-			return err
-		}
+	if len(inHand) == 0 {
+		return nil
 	}
-	return nil
+	return l.entries.alone(ctx, func(tx transaction, now int64) error {
+		for _, key := range inHand {
+			key.Subject = stored(key.Subject)
+			e, err := tx.get(key)
+			if err == nil && e.telling != "" && e.holder == l.holder {
+				e.leased = now + l.rules.Lease.Microseconds()
+				err = tx.put(key, e)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
-
-// renewAtOnce is how many leases one statement renews.
-const renewAtOnce = 100
 
 // Turn reports whether the instance is the first to call it within every: one instance does what all would do.
 func (l *Ledger) Turn(ctx context.Context, name string, every time.Duration) (mine bool, err error) {
 	key := Key{".turn", name}
-	err = l.entries.alone(ctx, func(tx transaction) error {
-		e, now, err := tx.make(key)
+	err = l.entries.alone(ctx, func(tx transaction, now int64) error {
+		e, err := tx.get(key)
 		if mine = err == nil && (e.opened+every.Microseconds() <= now || e.opened > now); !mine {
 			return err
 		}
@@ -313,7 +303,7 @@ func (l *Ledger) take(key Key, e *entry, now int64) *Telling {
 	e.tries++
 	e.holder, e.leased = l.holder, now+l.rules.Lease.Microseconds()
 	return &Telling{Key: key, Step: e.telling, Count: e.said, Total: e.total, First: fromMicro(e.first),
-		Last: fromMicro(e.last), Opened: e.opened, Number: e.number, About: e.about, Again: e.tries > 1}
+		Last: fromMicro(e.last), Opened: e.opened, Number: e.number, About: e.about}
 }
 
 // due does what the time has come for. It reports whether the episode is over, and whether a telling was given up.
@@ -358,24 +348,13 @@ type memory struct {
 	entries map[Key]*entry
 }
 
-func (m *memory) alone(_ context.Context, work func(transaction) error) error {
+func (m *memory) alone(_ context.Context, work func(transaction, int64) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return work(m)
+	return work(m, time.Now().UnixMicro())
 }
 
-func (m *memory) get(key Key) (*entry, int64, error) {
-	return m.entries[key], time.Now().UnixMicro(), nil
-}
-
-func (m *memory) make(key Key) (*entry, int64, error) {
-	if m.entries[key] == nil {
-		m.entries[key] = &entry{}
-	}
-	return m.get(key)
-}
-
-func (m *memory) add(key Key, e *entry) error { return m.put(key, e) }
+func (m *memory) get(key Key) (*entry, error) { return cmp.Or(m.entries[key], &entry{}), nil }
 
 func (m *memory) put(key Key, e *entry) error {
 	m.entries[key] = e
@@ -399,15 +378,4 @@ func (m *memory) due(_ context.Context, lease time.Duration, limit int) (keys []
 		}
 	}
 	return keys, nil
-}
-
-func (m *memory) renew(_ context.Context, holder string, lease time.Duration, keys []Key) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, key := range keys {
-		if e := m.entries[key]; e != nil && e.telling != "" && e.holder == holder {
-			e.leased = time.Now().Add(lease).UnixMicro()
-		}
-	}
-	return nil
 }

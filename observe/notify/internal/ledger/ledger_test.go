@@ -100,8 +100,7 @@ func TestWindow(t *testing.T) {
 	each(t, func(w world) {
 		a, b := w.open("a"), w.open("b")
 		first := w.want(w.report(a, event("x", 2)), Began, 2, 2)
-		testkit.Check(w, first.About == "about x" && first.First.Equal(at) && first.Last.Equal(at.Add(2*time.Second)) &&
-			!first.Again, "%+v", first)
+		testkit.Check(w, first.About == "about x" && first.First.Equal(at) && first.Last.Equal(at.Add(2*time.Second)), "%+v", first)
 		w.wantNone(w.report(b, event("x", 5)), w.report(a, event("x", 1)))
 		w.want(w.report(b, event("y", 1)), Began, 1, 1)
 		w.done(a, first)
@@ -138,7 +137,7 @@ func TestLease(t *testing.T) {
 		testkit.Require(w, len(w.sweep(b)) == 0, "told under the lease of another")
 		w.advance(11 * time.Second)
 		due := w.sweep(b)
-		testkit.Require(w, len(due) == 1 && due[0].Again, "told %+v", due)
+		testkit.Require(w, len(due) == 1, "told %+v", due)
 		again := w.want(&due[0], Began, 1, 1)
 		w.done(a, again) // a lives after all, and has no say
 		testkit.Require(w, len(w.sweep(c)) == 0, "told by a third")
@@ -161,7 +160,7 @@ func TestLostAnswer(t *testing.T) {
 			testkit.NoError(w, a.Renew(context.Background(), kept.Key, Key{"event", "gone"}))
 		}
 		due := w.sweep(a)
-		testkit.Require(w, len(due) == 1 && due[0].Subject == "lost" && due[0].Again, "told %+v", due)
+		testkit.Require(w, len(due) == 1 && due[0].Subject == "lost", "told %+v", due)
 		w.want(&due[0], Began, 1, 1)
 	})
 }

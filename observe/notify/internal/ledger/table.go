@@ -40,35 +40,48 @@ type table struct {
 	statements statements
 }
 
-type statements struct{ clock, get, make, add, put, remove, due, renew string }
+type statements struct{ clock, get, put, remove, due string }
 
 func statementsFor(db *database.Database) statements {
 	const key = ` WHERE service = ? AND kind = ? AND subject = ?`
-	lock := strings.TrimSuffix(db.SkipLocked(), " SKIP LOCKED")
-	insert := `INSERT INTO spillway_notices (service, kind, subject, ` + strings.Join(columns, ", ") +
-		`) VALUES (?, ?, ?` + strings.Repeat(", ?", len(columns)) + `)`
-	unless := ` ON CONFLICT (service, kind, subject) DO NOTHING`
-	// which waits for the row, and locks it: IGNORE would share it, and two of them wait for each other
+	conflict, is := ` ON CONFLICT (service, kind, subject) DO UPDATE SET `, `excluded.%[1]s`
 	if db.Kind() == database.MySQL {
-		unless = ` ON DUPLICATE KEY UPDATE tries = tries`
+		conflict, is = ` ON DUPLICATE KEY UPDATE `, `VALUES(%[1]s)`
+	}
+	put := `INSERT INTO spillway_notices (service, kind, subject, ` + strings.Join(columns, ", ") +
+		`) VALUES (?, ?, ?` + strings.Repeat(", ?", len(columns)) + `)` + conflict
+	for i, column := range columns {
+		if i > 0 {
+			put += ", "
+		}
+		put += fmt.Sprintf(`%[1]s = `+is, column)
 	}
 	return statements{
 		clock:  db.Statement(`SELECT now_us()`),
-		get:    db.Statement(`SELECT ` + strings.Join(columns, ", ") + `, now_us() FROM spillway_notices` + key + lock),
-		make:   db.Statement(insert + unless),
-		add:    db.Statement(insert),
-		put:    db.Statement(`UPDATE spillway_notices SET ` + strings.Join(columns, " = ?, ") + ` = ?` + key),
+		get:    db.Statement(`SELECT ` + strings.Join(columns, ", ") + ` FROM spillway_notices` + key),
+		put:    db.Statement(put),
 		remove: db.Statement(`DELETE FROM spillway_notices` + key),
 		due: db.Statement(`SELECT kind, subject FROM spillway_notices
 WHERE service = ? AND (telling <> '' AND (leased_until <= now_us() OR leased_until > now_us() + ?) OR telling = '' AND ends_at <= now_us()
 	OR ends_at < ? AND opened_at > now_us()) ORDER BY ends_at LIMIT ?`),
-		// and some keys
-		renew: `UPDATE spillway_notices SET leased_until = now_us() + ? WHERE service = ? AND holder = ? AND telling <> ''`,
 	}
 }
 
-func (t *table) alone(ctx context.Context, work func(transaction) error) error {
-	if err := t.db.Write(ctx, func(tx *sql.Tx) error { return work(&within{t, ctx, tx}) }); err != nil {
+// alone writes the entry under the key .lock first: the writers of a service wait for each other there. Notices are
+// few.
+func (t *table) alone(ctx context.Context, work func(transaction, int64) error) error {
+	err := t.db.Write(ctx, func(tx *sql.Tx) error {
+		w := &within{t, ctx, tx}
+		if err := w.put(Key{Kind: ".lock"}, &entry{ends: math.MaxInt64}); err != nil {
+			return err
+		}
+		var now int64
+		if err := tx.QueryRowContext(ctx, t.statements.clock).Scan(&now); err != nil {
+			return err
+		}
+		return work(w, now)
+	})
+	if err != nil {
 		return fmt.Errorf("the table of notices: %w", err)
 	}
 	return nil
@@ -87,18 +100,6 @@ func (t *table) due(ctx context.Context, lease time.Duration, limit int) (keys [
 	return keys, nil
 }
 
-func (t *table) renew(ctx context.Context, holder string, lease time.Duration, keys []Key) error {
-	statement, args := t.statements.renew, []any{lease.Microseconds(), t.service, t.db.Text(holder)}
-	for _, key := range keys {
-		args = append(args, t.db.Text(key.Kind), t.db.Text(stored(key.Subject)))
-	}
-	statement += ` AND (kind = ? AND subject = ?` + strings.Repeat(` OR kind = ? AND subject = ?`, len(keys)-1) + `)`
-	if _, err := t.db.Exec(ctx, t.db.Statement(statement), args...); err != nil {
-		return fmt.Errorf("the table of notices: %w", err)
-	}
-	return nil
-}
-
 // within is a transaction on the table.
 type within struct {
 	table *table
@@ -110,49 +111,25 @@ func (w *within) key(key Key) []any {
 	return []any{w.table.service, w.table.db.Text(key.Kind), w.table.db.Text(stored(key.Subject))}
 }
 
-// get locks the row, if there is one.
-func (w *within) get(key Key) (*entry, int64, error) {
-	e, now := &entry{}, int64(0)
-	var step string
+func (w *within) get(key Key) (*entry, error) {
+	e, step := &entry{}, ""
 	err := w.tx.QueryRowContext(w.ctx, w.table.statements.get, w.key(key)...).Scan(&e.opened, &e.ends, &e.total,
-		&e.untold,
-		&e.first, &e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries, &now)
+		&e.untold, &e.first, &e.last, &e.about, &step, &e.said, &e.number, &e.holder, &e.leased, &e.tries)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = w.tx.QueryRowContext(w.ctx, w.table.statements.clock).Scan(&now)
-		return nil, now, err
+		err = nil
 	}
 	e.telling = Step(step)
-	return e, now, err
-}
-
-func (w *within) make(key Key) (*entry, int64, error) {
-	if _, err := w.tx.ExecContext(w.ctx, w.table.statements.make,
-		append(w.key(key), w.values(&entry{})...)...); err != nil {
-		return nil, 0, err
-	}
-	e, now, err := w.get(key)
-	if err == nil && e == nil {
-		err = errors.New("a row is gone that was made just now")
-	}
-	return e, now, err
-}
-
-func (w *within) add(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.table.statements.add, append(w.key(key), w.values(e)...)...)
-	return err
+	return e, err
 }
 
 func (w *within) put(key Key, e *entry) error {
-	_, err := w.tx.ExecContext(w.ctx, w.table.statements.put, append(w.values(e), w.key(key)...)...)
+	text := w.table.db.Text
+	_, err := w.tx.ExecContext(w.ctx, w.table.statements.put, append(w.key(key), e.opened, e.ends, e.total, e.untold,
+		e.first, e.last, text(e.about), text(string(e.telling)), e.said, e.number, text(e.holder), e.leased, e.tries)...)
 	return err
 }
 
 func (w *within) remove(key Key) error {
 	_, err := w.tx.ExecContext(w.ctx, w.table.statements.remove, w.key(key)...)
 	return err
-}
-
-func (w *within) values(e *entry) []any {
-	return []any{e.opened, e.ends, e.total, e.untold, e.first, e.last, w.table.db.Text(e.about),
-		w.table.db.Text(string(e.telling)), e.said, e.number, w.table.db.Text(e.holder), e.leased, e.tries}
 }
