@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
@@ -24,6 +25,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Attach protects all handlers of router. It adds:
@@ -337,6 +339,42 @@ func (ch *Channel) Health() Health {
 	}
 	h.Budgets = ch.retry.Budgets()
 	return h
+}
+
+// Attempt says which attempt at its message a handler makes. See AttemptOf.
+type Attempt struct {
+	// Number counts the attempts, this one included, over retries, stages and redrives. Of those before a redrive it
+	// counts the 10 latest.
+	Number int
+	// Last reports whether a transient error makes the message a dead letter now. It is not known beforehand that an
+	// error asks for a longer wait than there is, or that RetryConfig.MaxElapsed will have passed.
+	Last bool
+	// FirstFailed is when the message first failed, as far as its history goes back. It is zero if it never did.
+	FirstFailed time.Time
+}
+
+// AttemptOf returns the attempt that a handler makes, from its message's context: at the last one it may fall back, or
+// alert. Outside of a handler of a Channel it is a first attempt. The first attempt at a new message costs nothing.
+func AttemptOf(ctx context.Context) Attempt {
+	is := chain.AttemptOf(ctx)
+	a := Attempt{Number: is.Failed + 1, Last: is.Last, FirstFailed: is.FirstFailed}
+	if is.Metadata == nil {
+		return a
+	}
+	msg := message.NewMessage("", nil)
+	msg.Metadata = is.Metadata
+	earlier := poison.Read(msg).Failure
+	a.Number += max(earlier.Attempts, len(earlier.History))
+	first := []time.Time{earlier.FirstFailedAt}
+	if len(earlier.History) > 0 {
+		first = append(first, earlier.History[0].At)
+	}
+	for _, at := range first {
+		if !at.IsZero() && (a.FirstFailed.IsZero() || at.Before(a.FirstFailed)) {
+			a.FirstFailed = at
+		}
+	}
+	return a
 }
 
 // holds are the configured bounds of how long parts hold messages.

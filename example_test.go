@@ -157,6 +157,40 @@ func ExampleChannel_Health() {
 	// all is well: true
 }
 
+// A handler stores the order without its address at the last attempt, rather than lose it to the dead letters.
+func ExampleAttemptOf() {
+	_, _, router, _, _, _, cleanUp := whatYouHave()
+	defer cleanUp()
+	orders, dead := gochannel.NewGoChannel(gochannel.Config{}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
+	dlc, err := spillway.New(context.Background(), spillway.Config{Publisher: dead, Retry: middleware.RetryConfig{Attempts: 2}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	dlc.Attach(router)
+	done := make(chan bool)
+	router.AddConsumerHandler("address", "orders", orders, func(msg *message.Message) error {
+		attempt := spillway.AttemptOf(msg.Context())
+		fmt.Println("attempt", attempt.Number, "is the last:", attempt.Last)
+		if !attempt.Last {
+			return errors.New("the service of addresses is slow")
+		}
+		close(done)
+		return nil
+	})
+	go func() { _ = router.Run(context.Background()) }()
+	<-router.Running()
+	if err := orders.Publish("orders", message.NewMessage("order-1", nil)); err != nil {
+		log.Fatal(err)
+	}
+	<-done
+	if err := router.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// attempt 1 is the last: false
+	// attempt 2 is the last: true
+}
+
 // A migration tool makes the tables, where programs may not: these files, in this order.
 func ExampleSchema() {
 	files, err := fs.Glob(spillway.Schema(), "postgres/*.sql")

@@ -15,7 +15,7 @@ import (
 )
 
 // Feature R10: what a message is survives every stage, and so does what only the broker's own client can give it; its
-// attempts are added up; duplicates are recognised in whatever stage they are.
+// attempts are added up, and known to the handler (R18); duplicates are recognised in whatever stage they are.
 func (b *bench) stagesKeepMessage() {
 	b.variant("the message", (*bench).keptInStages)
 	b.variant("its duplicates", (*bench).duplicatesInStages)
@@ -30,9 +30,13 @@ func (b *bench) keptInStages() {
 	sent.Metadata.Set("empty", "")
 	sent.Metadata.Set("x-own", "ü")
 	var j journal
+	var made []spillway.Attempt // with j.mu
 	noting := b.noting(&j, func(int, *message.Message) error { return errNever })
 	b.startStaged(b.channel(b.staged(shortStage, shortStage*2), func(c *spillway.Config) { c.Retry.Attempts = each }),
 		func(msg *message.Message) ([]*message.Message, error) {
+			j.mu.Lock()
+			made = append(made, spillway.AttemptOf(msg.Context()))
+			j.mu.Unlock()
 			defer ruin(msg)
 			return noting(msg)
 		})
@@ -57,6 +61,12 @@ func (b *bench) keptInStages() {
 	}
 	l := b.letter(b.dlq())
 	b.wantSame("the letter", l.Original, sent)
+	for i, a := range made {
+		if first := a.FirstFailed.Sub(l.Failure.FirstFailedAt).Abs(); a.Number != i+1 || a.Last != (i+1 == 3*each) || a.FirstFailed.IsZero() != (i == 0) ||
+			i > 0 && first > time.Millisecond {
+			b.Errorf("attempt %d is told as %+v, and the message first failed at %s", i+1, a, l.Failure.FirstFailedAt)
+		}
+	}
 	if f := l.Failure; f.Attempts != 3*each || len(f.History) != 3*each ||
 		f.LastFailedAt.Sub(f.FirstFailedAt) < 3*shortStage {
 		b.Errorf("set aside after %d attempts, from %s to %s: %v", f.Attempts, f.FirstFailedAt, f.LastFailedAt, f.History)

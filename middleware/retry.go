@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Retry struct {
 	toStage   [classify.ClassAborted + 1]bool // if there is one: the configuration does not say how often to try here
 	postponed postponed
 	timed     bool // a hook asks how long attempts take
+	single    bool // the first attempt can be the last one
 
 	purses       purses    // of a Budget
 	unaffordable postponed // since when messages wait for it
@@ -46,6 +48,7 @@ func NewRetry(config RetryConfig) (*Retry, error) {
 	}
 	r := &Retry{config: config, postponed: newPostponed(), unaffordable: newPostponed()}
 	r.link = chain.LinkOf(r.step)
+	r.single = r.config.policy(classify.ClassTransient).Attempts == 1
 	r.timed = config.Hooks.OnAttempt != nil || config.Hooks.OnRetry != nil
 	if config.Budget != nil {
 		r.purses = purses{budget: *config.Budget, of: make(map[string]*purse)}
@@ -96,7 +99,7 @@ func (r *Retry) step(next chain.Handler) chain.Handler {
 			}
 			budget.deposit()
 		}
-		if r.timed {
+		if r.timed || r.tells(c) {
 			out, o, took = r.attempt(c, next)
 		} else { // here, so that the happy path has one call less
 			c.Attempts++
@@ -121,7 +124,39 @@ func (r *Retry) attempt(c *chain.Call, next chain.Handler) ([]*message.Message, 
 	return r.call(c, next)
 }
 
+// tells reports whether this attempt differs from the first one at a new message, which costs nothing to tell.
+func (r *Retry) tells(c *chain.Call) bool {
+	return c.Failed > 0 || c.Reentry != nil || r.single || c.Redriven()
+}
+
+// telling returns next with the attempt in the message's context, for spillway.AttemptOf.
+func (r *Retry) telling(next chain.Handler) chain.Handler {
+	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
+		a := chain.Attempt{Failed: c.Failed, FirstFailed: c.FirstFailed, Last: r.isLast(c)}
+		if c.Reentry != nil || c.Redriven() {
+			a.Metadata = maps.Clone(c.Msg.Metadata)
+		}
+		before := c.Msg.Context()
+		c.Msg.SetContext(chain.WithAttempt(before, a))
+		out, o := next(c)
+		c.Msg.SetContext(before)
+		return out, o
+	}
+}
+
+// isLast reports whether no attempt follows a transient error of this one, here or out of a stage.
+func (r *Retry) isLast(c *chain.Call) bool {
+	const class = classify.ClassTransient
+	if c.Failed+1 < r.policies[class].Attempts && !(r.toStage[class] && c.HasStages()) {
+		return false
+	}
+	return !c.HasNextStage(classify.Verdict{Class: class})
+}
+
 func (r *Retry) call(c *chain.Call, next chain.Handler) ([]*message.Message, chain.Outcome, time.Duration) {
+	if r.tells(c) {
+		next = r.telling(next)
+	}
 	if !r.timed {
 		out, o := next(c)
 		return out, o, 0
@@ -175,6 +210,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 			continue
 		}
 		attempts.Add(&failure, o.Why, verdict, time.Now())
+		c.Failed, c.FirstFailed = failure.Attempts, failure.First
 		attempt := Attempt{Number: failure.Attempts, Err: o.Why, Verdict: verdict, Elapsed: took}
 		r.onAttempt(c, attempt)
 

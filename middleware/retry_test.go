@@ -63,7 +63,7 @@ func TestEachAttemptGetsTheMessageAsItArrived(t *testing.T) {
 		attempts := 0
 		_, err := newRetry(t, middleware.RetryConfig{}).Middleware(func(m *message.Message) ([]*message.Message, error) {
 			attempts++
-			if !m.Equals(newMessage("1")) || &m.Payload[0] != bytes || m.Context() != ctx || m.Context().Err() != nil {
+			if !m.Equals(newMessage("1")) || &m.Payload[0] != bytes || m.Context().Value(key{}) != ctx.Value(key{}) || m.Context().Err() != nil {
 				t.Errorf("attempt %d got %q %v %q, context %v", attempts, m.UUID, m.Metadata, m.Payload, m.Context())
 			}
 			cut, cancel := context.WithCancel(m.Context())

@@ -30,6 +30,9 @@ type Call struct {
 
 	// Attempts counts the calls of the handler, the current one included. Only Retry writes it.
 	Attempts int
+	// Failed counts the failed attempts, and FirstFailed is when the first one failed. Only Retry writes them.
+	Failed      int
+	FirstFailed time.Time
 	// Trace is the observe.Tracer's text for the latest attempt, if there is a Tracer and the attempt failed. Only
 	// package attempt writes it.
 	Trace string
@@ -88,6 +91,11 @@ type Stages interface {
 	Has(c *Call) bool
 	// HasNext reports whether a failure with this verdict goes to a next stage.
 	HasNext(c *Call, v classify.Verdict) bool
+}
+
+// Redriven reports whether the message was redriven.
+func (c *Call) Redriven() bool {
+	return len(c.Msg.Metadata) > 0 && c.Msg.Metadata[KeyRedriveCount] != ""
 }
 
 // EnterStages is called by the part that has the stages, for the parts further in.

@@ -120,6 +120,29 @@ type Claim interface {
 	Locks(db *sql.DB) bool
 }
 
+// Attempt is in a message's context while a handler is called, unless it is the first attempt at a new message and
+// another one can follow.
+type Attempt struct {
+	Failed      int       // attempts since the message was delivered
+	FirstFailed time.Time // of them
+	Last        bool      // a transient error makes the message a dead letter
+	// Metadata is what arrived with a message out of a stage, or one that was redriven. Else it is nil.
+	Metadata message.Metadata
+}
+
+type attemptKey struct{}
+
+// WithAttempt returns ctx with the attempt.
+func WithAttempt(ctx context.Context, a Attempt) context.Context {
+	return context.WithValue(ctx, attemptKey{}, a)
+}
+
+// AttemptOf returns the attempt in ctx. The zero Attempt is the first one.
+func AttemptOf(ctx context.Context) Attempt {
+	a, _ := ctx.Value(attemptKey{}).(Attempt)
+	return a
+}
+
 type claimKey struct{}
 
 // WithClaim returns ctx with the claim. A nil claim hides an outer one.
