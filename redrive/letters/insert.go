@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
@@ -58,7 +59,7 @@ func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (store
 	slot, giveBack := s.slots.take()
 	defer giveBack()
 	first, last := r.failed(now)
-	args := append(r.args(now, s.db), r.metadata, r.payload(),
+	args := append(r.args(now, s.db), r.metadata, metadatacodec.Payload(r.msg.Payload),
 		[]byte(s.service), s.db.Text(r.cause), slot, first.UnixMicro(), last.UnixMicro(), now.Unix()/60)
 	n, err := s.db.Try(ctx, s.statements.fresh, args...)
 	return n > 0, s.own(err)
@@ -88,7 +89,7 @@ func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (seq int64, fresh bool, err error) {
 	args := r.args(now, s.db)
 	if s.statements.takesBody {
-		args = append(args, r.metadata, r.payload())
+		args = append(args, r.metadata, metadatacodec.Payload(r.msg.Payload))
 	}
 	insert := s.prepared.of(ctx, tx, s.statements.insert)
 	if s.statements.returning {
@@ -117,7 +118,7 @@ func (s *Store) putBody(ctx context.Context, tx *sql.Tx, seq int64, r *record) (
 		}
 		defer func() { err = errors.Join(err, put.prepared.Close()) }()
 	}
-	_, err = put.exec(ctx, seq, r.metadata, r.payload())
+	_, err = put.exec(ctx, seq, r.metadata, metadatacodec.Payload(r.msg.Payload))
 	return err
 }
 

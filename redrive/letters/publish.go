@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/consume"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
@@ -287,7 +288,7 @@ func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored m
 	size := bits.Len(uint(len(records) - 1)) // few sizes, so that drivers and servers keep few statements
 	args := make([]any, 0, (1<<size)*freshColumns+3)
 	for _, r := range records {
-		args = append(append(args, r.args(now, s.db)...), r.metadata, r.payload())
+		args = append(append(args, r.args(now, s.db)...), r.metadata, metadatacodec.Payload(r.msg.Payload))
 	}
 	args = append(args, make([]any, ((1<<size)-len(records))*freshColumns)...)
 	args = append(args, []byte(s.service), slot, now.Unix()/60)
@@ -361,7 +362,7 @@ func (s *Store) storeManyRows(ctx context.Context, records []*record) (map[strin
 			if !stored {
 				return errNotFresh
 			}
-			bodies = append(bodies, seq, r.metadata, r.payload())
+			bodies = append(bodies, seq, r.metadata, metadatacodec.Payload(r.msg.Payload))
 			first, last := r.failed(now)
 			t.moved(r.cause, "", StatusWaiting)
 			t.arrived(r, seq, first, last)

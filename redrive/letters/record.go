@@ -35,14 +35,6 @@ func newRecord(service, topic string, msg *message.Message) record {
 	return r
 }
 
-// payload is the payload as it is bound: a nil []byte is NULL to some drivers, and empty to others.
-func (r *record) payload() any {
-	if r.msg.Payload == nil {
-		return nil
-	}
-	return []byte(r.msg.Payload)
-}
-
 // failed returns the times of the first and the latest failure of a letter that arrives now.
 func (r *record) failed(now time.Time) (first, last time.Time) {
 	first, last = r.letter.Failure.FirstFailedAt, lastFailed(r.letter, now)

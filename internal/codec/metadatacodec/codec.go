@@ -1,8 +1,9 @@
-// Package metadatacodec writes metadata into one column of bytes, and reads it: keys and values are whatever a message
+// Package metadatacodec writes messages into columns of bytes, and reads them. Metadata are one column: keys and values are whatever a message
 // brought along, and no database has a text that holds any bytes.
 package metadatacodec
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 
@@ -59,4 +60,27 @@ func cut(from []byte) (s string, rest []byte, ok bool) {
 	}
 	from = from[width:]
 	return string(from[:n]), from[n:], true
+}
+
+// Payload is a payload as it is bound: a nil []byte is NULL to some drivers, and empty to others.
+func Payload(payload message.Payload) any {
+	if payload == nil {
+		return nil
+	}
+	return []byte(payload)
+}
+
+// Message is the way back from the columns, with a context of its own. hasPayload says that the payload is not NULL: an
+// empty one reads as nil in some drivers, and brokers tell empty from none.
+func Message(id, metadata, payload []byte, hasPayload bool) (*message.Message, error) {
+	decoded, err := Read(metadata)
+	if err != nil {
+		return nil, err
+	}
+	if hasPayload && payload == nil {
+		payload = []byte{}
+	}
+	msg := message.NewMessageWithContext(context.Background(), string(id), payload)
+	msg.Metadata = decoded
+	return msg, nil
 }

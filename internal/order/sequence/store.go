@@ -144,7 +144,9 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 		row.Due, row.Held, row.SentAt = time.Now().Add(microseconds(due)), held != 0, time.UnixMicro(sent)
 		row.By, row.Why = string(by), string(why)
 		rows = append(rows, row)
-		return row.decode(id, metadata, payload, hasPayload)
+		var err error
+		row.Msg, err = metadatacodec.Message(id, metadata, payload, hasPayload)
+		return err
 	}, s.statements.heads, []byte(of.hash(s.service)), notNil(lane), n)
 	return rows, err
 }
@@ -279,17 +281,14 @@ func wholeOf(msg *message.Message) []byte {
 func (r *Row) size() int { return len(r.Msg.Payload) + len(r.Msg.UUID) + len(r.RecordKey) + 1024 }
 
 func (r *Row) args(db *database.Database, service string, of Source, source string, wait time.Duration) []any {
-	var payload, key any // a nil []byte is NULL to some drivers, and empty to others
-	if r.Msg.Payload != nil {
-		payload = []byte(r.Msg.Payload)
-	}
+	var key any // see metadatacodec.Payload
 	if r.RecordKey != nil {
 		key = r.RecordKey
 	}
 	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane),
 		r.Position, r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), boundedtext.Moment(r.SentAt).UnixMicro(),
 		db.Text(database.Column(r.Key.Consumer)), db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID),
-		metadatacodec.Metadata(r.Msg.Metadata), payload}
+		metadatacodec.Metadata(r.Msg.Metadata), metadatacodec.Payload(r.Msg.Payload)}
 }
 
 func (r *Row) heldNumber() int {
@@ -304,21 +303,6 @@ func notNil(b []byte) []byte {
 		return []byte{}
 	}
 	return b
-}
-
-// decode is the way back. metadata and payload come apart, because a damaged row must not be lost.
-func (r *Row) decode(id, metadata, payload []byte, hasPayload bool) error {
-	decoded, err := metadatacodec.Read(metadata)
-	if err != nil {
-		return err
-	}
-	if hasPayload && payload == nil {
-		payload = []byte{}
-	}
-	r.Msg = message.NewMessage(string(id), payload)
-	r.Msg.Metadata = decoded
-	r.Msg.SetContext(context.Background())
-	return nil
 }
 
 // place is where the message stands, for its key.

@@ -11,6 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
@@ -177,7 +178,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 			return err
 		}
 		t.topic, t.late, t.readAt = string(topic), microseconds(late), at
-		t.msg, t.damage = decode(id, metadata, payload, hasPayload)
+		t.msg, t.damage = metadatacodec.Message(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil
 	}, s.db.Statement(`SELECT seq, topic, id, metadata, payload, payload IS NOT NULL, failures, now_us() - due_at

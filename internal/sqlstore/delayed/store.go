@@ -292,27 +292,9 @@ func (r record) size() int {
 
 // args are what statements.put binds.
 func (r record) args(after time.Duration) []any {
-	var payload any // a nil []byte is NULL to some drivers, and empty to others
-	if r.msg.Payload != nil {
-		payload = []byte(r.msg.Payload)
-	}
 	us := after.Microseconds()
-	return []any{[]byte(r.service), []byte(r.topic), []byte(r.msg.UUID), r.metadata, payload, r.size(), us, us}
-}
-
-// decode is the way back: the message as it was put, with a context of its own. No metadata is an empty one.
-func decode(id, metadata, payload []byte, hasPayload bool) (*message.Message, error) {
-	decoded, err := metadatacodec.Read(metadata)
-	if err != nil {
-		return nil, err
-	}
-	if hasPayload && payload == nil { // an empty BLOB reads as nil in some drivers; brokers tell empty from none
-		payload = []byte{}
-	}
-	msg := message.NewMessage(string(id), payload)
-	msg.Metadata = decoded
-	msg.SetContext(context.Background())
-	return msg, nil
+	return []any{[]byte(r.service), []byte(r.topic), []byte(r.msg.UUID), r.metadata,
+		metadatacodec.Payload(r.msg.Payload), r.size(), us, us}
 }
 
 // What one statement takes of messages that are put at the same time.
