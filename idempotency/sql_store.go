@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,10 +117,7 @@ var _ keytable.Keeper = (*sqlStore)(nil)
 
 // Consumer returns the identity of a handler's keys. See Store.
 func (s *sqlStore) Consumer(handler string) string {
-	if s.service == "" && !strings.Contains(handler, "/") {
-		return handler
-	}
-	return s.service + "/" + handler
+	return s.Keys().Consumer(handler)
 }
 
 // These have the methods of a Claim and a Lease, except that Recorded must return a Record.

@@ -10,8 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
@@ -302,7 +303,9 @@ func (d *Desk) erasable(ctx context.Context) (s erasure.Stores, err error) {
 		s.Delayed, err = delay.NewStore(ctx, db, service)
 	}
 	if err == nil && tables["keys"] > 0 {
-		s.Keys, err = idempotency.NewStore(ctx, db, service)
+		var on *database.Database
+		on, err = database.Detect(ctx, db)
+		s.Keys = keytable.Keys{On: on, Service: service}
 	}
 	return s, err
 }

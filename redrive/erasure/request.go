@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/delay"
-	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
@@ -23,7 +22,7 @@ type Stores struct {
 	Delayed *delay.Store
 	// Keys keeps the keys of the receiver, and beside them messages that wait in the order of their key: a store of
 	// idempotency.NewStore or of pgxstore.New. Default: none is searched.
-	Keys idempotency.Store
+	Keys interface{ Consumer(handler string) string }
 	// Campaigns are those on Letters. Default: none are searched.
 	Campaigns *campaigns.Campaigns
 }

@@ -2,6 +2,7 @@ package keytable
 
 import (
 	"context"
+	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -12,6 +13,17 @@ import (
 type Keys struct {
 	On      *database.Database
 	Service string
+}
+
+// Keys lets the keys of a service stand for a store of them, without a receiver.
+func (k Keys) Keys() Keys { return k }
+
+// Consumer returns the identity under which the keys of a handler are kept.
+func (k Keys) Consumer(handler string) string {
+	if k.Service == "" && !strings.Contains(handler, "/") {
+		return handler
+	}
+	return k.Service + "/" + handler
 }
 
 // Keeper is a store of keys in a table: a store of idempotency.NewStore or pgxstore.
