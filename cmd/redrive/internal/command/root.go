@@ -106,9 +106,9 @@ From the alert to the closed incident:
   redrive discard --cause 9f3a --reason …   give up what is of no use
   redrive audit --since 1h                  who did what, and why
 
---url and --token-file name the API of a service's console, --db and --service a database. They can stand in the environment, in a
-file, or have a name: see redrive help config and redrive context --help.`,
-		Example: `  redrive context add prod --url https://shop.example.com/deadletters/ --token-file ~/.secrets/shop --use
+--url and --token-file name the API of a service's console, --db and --service a database. They can stand in the environment or in a
+file: see redrive help config.`,
+		Example: `  export REDRIVE_URL=https://shop.example.com/deadletters/ REDRIVE_TOKEN_FILE=~/.secrets/shop
   export SPILLWAY_DB=postgres://ops@db.internal/shop SPILLWAY_SERVICE=shop
   redrive causes
   redrive list --cause 9f3a --since 2h
@@ -159,7 +159,6 @@ file, or have a name: see redrive help config and redrive context --help.`,
 		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(),
 			a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
-		"more": {a.contexts()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
