@@ -119,7 +119,7 @@ func TestBreaker(t *testing.T) { bothWays(t, incident(), testBreaker) }
 
 func testBreaker(t *testing.T, s *shop) {
 	if !s.api {
-		s.pipe("breaker", "list").wants(t, 1, "not in this database")
+		s.pipe("breaker", "list").wants(t, 1, "share no outages in the database")
 	}
 	store := testkit.Must(sqlshare.NewStore(t.Context(), s.db, "shop"))
 	s.steps([]step{

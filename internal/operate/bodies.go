@@ -1,6 +1,8 @@
 package operate
 
 import (
+	"time"
+
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -147,7 +149,6 @@ const (
 	ProblemTooLarge    = "urn:spillway:too-large"      // the body is too large
 	ProblemMediaType   = "urn:spillway:media-type"     // the body is no JSON
 	ProblemSlow        = "urn:spillway:slow"           // the body did not arrive in time
-	ProblemBusy        = "urn:spillway:busy"           // too many streams: try again
 	ProblemAccess      = "urn:spillway:access-unknown" // the service does not know who asks: try again
 	ProblemUnavailable = "urn:spillway:unavailable"    // the database does not answer: try again
 	ProblemTimeout     = "urn:spillway:timeout"        // it takes too long: choose fewer letters, or try again
@@ -212,10 +213,10 @@ type OutcomeData struct {
 
 // DecidedData is what a decision about letters did.
 type DecidedData struct {
-	ID     string `json:"id"`
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-	At     string `json:"at"`
+	ID     string    `json:"id"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 	// Letters are those that nothing has changed since. It is missing if they could not be counted in time.
 	Letters *int `json:"letters,omitempty"`
 	// Complete is false if time was over before all letters were done: send the request again, with the same key.
@@ -242,8 +243,8 @@ type ParkedData struct {
 	Description string `json:"description,omitempty"`
 	Attempts    int    `json:"attempts,omitempty"`
 	// FirstFailedAt and LastFailedAt are the times of the first and the latest of the attempts.
-	FirstFailedAt string `json:"first_failed_at,omitempty"`
-	LastFailedAt  string `json:"last_failed_at,omitempty"`
+	FirstFailedAt time.Time `json:"first_failed_at,omitzero"`
+	LastFailedAt  time.Time `json:"last_failed_at,omitzero"`
 }
 
 // BreakersData are the handlers whose messages are held.
@@ -287,10 +288,10 @@ type ErasedData struct {
 
 // ErasureData is what is on record of an erasure.
 type ErasureData struct {
-	ID     string `json:"id"`
-	By     string `json:"by"`
-	Reason string `json:"reason"`
-	At     string `json:"at"`
+	ID     string    `json:"id"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 	// Selector is the hash of what was looked for.
 	Selector string `json:"selector"`
 	// Did says what the latest request did, in words.
@@ -321,7 +322,7 @@ type HealthData struct {
 	// Letters are the numbers of letters by their status.
 	Letters map[string]int `json:"letters"`
 	// OldestFailedAt is the first failure of the letter that waits longest.
-	OldestFailedAt string `json:"oldest_failed_at,omitempty"`
+	OldestFailedAt time.Time `json:"oldest_failed_at,omitzero"`
 	// Campaigns are the numbers of campaigns by their state.
 	Campaigns map[string]int `json:"campaigns"`
 	// Stopped is the number of campaigns that stopped themselves and wait for a person.

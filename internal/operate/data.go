@@ -17,29 +17,29 @@ import (
 
 // CauseData is a cause for programs.
 type CauseData struct {
-	Cause           string `json:"cause"`
-	Count           int    `json:"count"`
-	Arrived         int    `json:"arrived"`
-	LastMinute      int    `json:"last_minute"`
-	FirstFailedAt   string `json:"first_failed_at,omitempty"`
-	LastFailedAt    string `json:"last_failed_at,omitempty"`
-	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
-	Topic           string `json:"topic,omitempty"`
-	Handler         string `json:"handler,omitempty"`
-	Class           string `json:"class"`
-	Reason          string `json:"reason,omitempty"`
-	Type            string `json:"type,omitempty"`
-	StackHash       string `json:"stack_hash,omitempty"`
-	Example         int64  `json:"example"`
-	Description     string `json:"description,omitempty"`
+	Cause           string    `json:"cause"`
+	Count           int       `json:"count"`
+	Arrived         int       `json:"arrived"`
+	LastMinute      int       `json:"last_minute"`
+	FirstFailedAt   time.Time `json:"first_failed_at,omitzero"`
+	LastFailedAt    time.Time `json:"last_failed_at,omitzero"`
+	DeadLetterTopic string    `json:"dead_letter_topic,omitempty"`
+	Topic           string    `json:"topic,omitempty"`
+	Handler         string    `json:"handler,omitempty"`
+	Class           string    `json:"class"`
+	Reason          string    `json:"reason,omitempty"`
+	Type            string    `json:"type,omitempty"`
+	StackHash       string    `json:"stack_hash,omitempty"`
+	Example         int64     `json:"example"`
+	Description     string    `json:"description,omitempty"`
 }
 
 // DataOfCause is a cause for programs.
 func DataOfCause(g letters.Group) CauseData {
 	return CauseData{
 		Cause: g.Cause, Count: g.Count, Arrived: g.Arrived, LastMinute: g.LastMinute,
-		FirstFailedAt: Stamp(g.FirstFailedAt),
-		LastFailedAt:  Stamp(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
+		FirstFailedAt: moment(g.FirstFailedAt),
+		LastFailedAt:  moment(g.LastFailedAt), DeadLetterTopic: g.DeadLetterTopic, Topic: g.Topic, Handler: g.Handler,
 		Class: g.Class.String(), Reason: g.Reason, Type: g.Type, StackHash: g.StackHash, Example: g.Example,
 		Description: g.Description,
 	}
@@ -47,43 +47,43 @@ func DataOfCause(g letters.Group) CauseData {
 
 // LetterData is a letter for programs.
 type LetterData struct {
-	Seq             int64  `json:"seq"`
-	Status          string `json:"status"`
-	Seen            int    `json:"seen"`
-	StoredAt        string `json:"stored_at,omitempty"`
-	ID              string `json:"id,omitempty"`
-	Cause           string `json:"cause,omitempty"`
-	DeadLetterTopic string `json:"dead_letter_topic,omitempty"`
-	Topic           string `json:"topic,omitempty"`
-	Handler         string `json:"handler,omitempty"`
-	Class           string `json:"class"`
-	Reason          string `json:"reason,omitempty"`
-	Type            string `json:"type,omitempty"`
-	Description     string `json:"description,omitempty"`
-	StackHash       string `json:"stack_hash,omitempty"`
-	FirstFailedAt   string `json:"first_failed_at,omitempty"`
-	LastFailedAt    string `json:"last_failed_at,omitempty"`
-	MarkedAt        string `json:"marked_at,omitempty"`
-	MarkedBy        string `json:"marked_by,omitempty"`
-	MarkedReason    string `json:"marked_reason,omitempty"`
-	RedriveID       string `json:"redrive_id,omitempty"`
-	LeasedBy        string `json:"leased_by,omitempty"`
-	LeasedUntil     string `json:"leased_until,omitempty"`
-	Bytes           int    `json:"bytes"`
-	SealKey         string `json:"seal_key,omitempty"`
+	Seq             int64     `json:"seq"`
+	Status          string    `json:"status"`
+	Seen            int       `json:"seen"`
+	StoredAt        time.Time `json:"stored_at,omitzero"`
+	ID              string    `json:"id,omitempty"`
+	Cause           string    `json:"cause,omitempty"`
+	DeadLetterTopic string    `json:"dead_letter_topic,omitempty"`
+	Topic           string    `json:"topic,omitempty"`
+	Handler         string    `json:"handler,omitempty"`
+	Class           string    `json:"class"`
+	Reason          string    `json:"reason,omitempty"`
+	Type            string    `json:"type,omitempty"`
+	Description     string    `json:"description,omitempty"`
+	StackHash       string    `json:"stack_hash,omitempty"`
+	FirstFailedAt   time.Time `json:"first_failed_at,omitzero"`
+	LastFailedAt    time.Time `json:"last_failed_at,omitzero"`
+	MarkedAt        time.Time `json:"marked_at,omitzero"`
+	MarkedBy        string    `json:"marked_by,omitempty"`
+	MarkedReason    string    `json:"marked_reason,omitempty"`
+	RedriveID       string    `json:"redrive_id,omitempty"`
+	LeasedBy        string    `json:"leased_by,omitempty"`
+	LeasedUntil     time.Time `json:"leased_until,omitzero"`
+	Bytes           int       `json:"bytes"`
+	SealKey         string    `json:"seal_key,omitempty"`
 }
 
 // DataOfHead is a letter without its content for programs.
 func DataOfHead(h letters.Head) LetterData {
 	return LetterData{
-		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: Stamp(h.StoredAt), ID: h.MessageID,
+		Seq: h.Seq, Status: string(h.Status), Seen: h.Seen, StoredAt: moment(h.StoredAt), ID: h.MessageID,
 		Cause:           h.Cause,
 		DeadLetterTopic: h.DeadLetterTopic, Topic: h.Topic, Handler: h.Handler, Class: h.Class.String(),
 		Reason: h.Reason,
-		Type:   h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: Stamp(h.FirstFailedAt),
-		LastFailedAt: Stamp(h.LastFailedAt), MarkedAt: Stamp(h.MarkedAt), MarkedBy: h.Marked.By,
+		Type:   h.Type, Description: h.Description, StackHash: h.StackHash, FirstFailedAt: moment(h.FirstFailedAt),
+		LastFailedAt: moment(h.LastFailedAt), MarkedAt: moment(h.MarkedAt), MarkedBy: h.Marked.By,
 		MarkedReason: h.Marked.Reason, RedriveID: h.Marked.RedriveID, LeasedBy: h.LeasedBy,
-		LeasedUntil: Stamp(h.LeasedUntil),
+		LeasedUntil: moment(h.LeasedUntil),
 		Bytes:       h.Size, SealKey: h.SealKey,
 	}
 }
@@ -91,14 +91,14 @@ func DataOfHead(h letters.Head) LetterData {
 // DataOf is a letter without its content for programs.
 func DataOf(l letters.Letter) LetterData {
 	return LetterData{
-		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: Stamp(l.StoredAt), ID: l.Original.UUID,
+		Seq: l.Seq, Status: string(l.Status), Seen: l.Seen, StoredAt: moment(l.StoredAt), ID: l.Original.UUID,
 		Cause:           l.Cause,
 		DeadLetterTopic: l.DeadLetterTopic, Topic: l.Origin.Topic, Handler: l.Origin.Handler,
 		Class:  l.Failure.Class.String(),
 		Reason: l.Failure.Reason, Type: l.Failure.Type, Description: l.Failure.Description,
 		StackHash:     l.Failure.StackHash,
-		FirstFailedAt: Stamp(l.Failure.FirstFailedAt), LastFailedAt: Stamp(l.Failure.LastFailedAt),
-		MarkedAt: Stamp(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason,
+		FirstFailedAt: moment(l.Failure.FirstFailedAt), LastFailedAt: moment(l.Failure.LastFailedAt),
+		MarkedAt: moment(l.MarkedAt), MarkedBy: l.Marked.By, MarkedReason: l.Marked.Reason,
 		RedriveID: l.Marked.RedriveID,
 		Bytes:     l.Size, SealKey: l.SealKey,
 	}
@@ -130,9 +130,9 @@ type WholeData struct {
 
 // AttemptData is an attempt for programs.
 type AttemptData struct {
-	At    string `json:"at,omitempty"`
-	Class string `json:"class"`
-	Error string `json:"error,omitempty"`
+	At    time.Time `json:"at,omitzero"`
+	Class string    `json:"class"`
+	Error string    `json:"error,omitempty"`
 }
 
 // WholeDataOf is a letter with its content and its events for programs. Its payload is carried apart.
@@ -144,7 +144,7 @@ func WholeDataOf(l letters.Letter, events []letters.Event) WholeData {
 		Metadata: l.Original.Metadata, Stack: l.Failure.Stack,
 	}
 	for _, attempt := range l.Failure.History {
-		v.History = append(v.History, AttemptData{Stamp(attempt.At), attempt.Class.String(), attempt.Error})
+		v.History = append(v.History, AttemptData{moment(attempt.At), attempt.Class.String(), attempt.Error})
 	}
 	for _, e := range events {
 		v.Life = append(v.Life, DataOfEvent(e))
@@ -154,20 +154,20 @@ func WholeDataOf(l letters.Letter, events []letters.Event) WholeData {
 
 // EventData is an entry of the record for programs.
 type EventData struct {
-	Number    int64  `json:"number,omitempty"`
-	At        string `json:"at"`
-	Kind      string `json:"kind"`
-	Seq       int64  `json:"seq"`
-	ID        string `json:"id,omitempty"`
-	By        string `json:"by,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-	RedriveID string `json:"redrive_id,omitempty"`
-	Detail    string `json:"detail,omitempty"`
+	Number    int64     `json:"number,omitempty"`
+	At        time.Time `json:"at"`
+	Kind      string    `json:"kind"`
+	Seq       int64     `json:"seq"`
+	ID        string    `json:"id,omitempty"`
+	By        string    `json:"by,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	RedriveID string    `json:"redrive_id,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
 }
 
 // DataOfEvent is an entry of the record for programs.
 func DataOfEvent(e letters.Event) EventData {
-	return EventData{e.Number, Stamp(e.At), string(e.Kind), e.Seq, e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail}
+	return EventData{e.Number, moment(e.At), string(e.Kind), e.Seq, e.MessageID, e.By, e.Reason, e.RedriveID, e.Detail}
 }
 
 // Carry adds a payload.
@@ -206,6 +206,14 @@ func (v *WholeData) Mask(masks *privacy.Redactor) {
 	for key, value := range v.Metadata {
 		v.Metadata[key] = masks.Metadata(key, value)
 	}
+}
+
+// moment is a time as JSON can have it: in UTC, and none in a year that no calendar has.
+func moment(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 // Stamp is a time for programs.
@@ -252,7 +260,7 @@ func DataOfRequest(r campaigns.Request) RequestData {
 	return RequestData{r, period.Duration(r.CanaryWait), period.Duration(r.ResumeAfter)}
 }
 
-// Plain is the request that programs gave, or got.
+// Plain is the request that programs gave.
 func (v RequestData) Plain() campaigns.Request {
 	r := v.Request
 	r.CanaryWait, r.ResumeAfter = time.Duration(v.CanaryWait), time.Duration(v.ResumeAfter)
@@ -274,13 +282,6 @@ func DataOfCampaign(c campaigns.Campaign) CampaignData {
 	return CampaignData{c, DataOfRequest(c.Request), period.Duration(c.Remaining)}
 }
 
-// Plain is the campaign that a program got.
-func (v CampaignData) Plain() campaigns.Campaign {
-	c := v.Campaign
-	c.Request, c.Remaining = v.Request.Plain(), time.Duration(v.Remaining)
-	return c
-}
-
 // CampaignRecord is a campaign with its record.
 type CampaignRecord struct {
 	CampaignData
@@ -299,10 +300,3 @@ type PlanData struct {
 
 // DataOfPlan is a dry run for programs.
 func DataOfPlan(p DryRun, part bool) PlanData { return PlanData{p, period.Duration(p.Takes), part} }
-
-// Plain is the dry run that a program got.
-func (v PlanData) Plain() DryRun {
-	p := v.DryRun
-	p.Takes = time.Duration(v.Takes)
-	return p
-}

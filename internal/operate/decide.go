@@ -342,7 +342,7 @@ func (d *Desk) erasure(ctx context.Context, id string) (v ErasureData, err error
 		return v, err
 	}
 	first := events[len(events)-1]
-	v = ErasureData{ID: id, By: first.By, Reason: first.Reason, At: Stamp(first.At)}
+	v = ErasureData{ID: id, By: first.By, Reason: first.Reason, At: moment(first.At)}
 	v.Selector = selectorOf(first)
 	for _, e := range events { // the newest that has ended
 		if _, did, _ := strings.Cut(e.Detail, "; "); did != "began" {

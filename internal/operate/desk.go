@@ -24,11 +24,23 @@ import (
 
 // Desk is where persons work on the dead letters of a service. It keeps nothing, and is safe for concurrent use.
 type Desk struct {
+	// Store has the letters, and the record.
 	Store *letters.Store
+	// DB and Service are those of the Store. They are set where there is none: sequences and outages need no letters.
+	DB      *sql.DB
+	Service string
 	// Campaigns are needed by what redrives, and by nothing else.
 	Campaigns *campaigns.Campaigns
 	// Masks are laid over all that came with messages, unless a person says why it must be seen as it is.
 	Masks *privacy.Redactor
+}
+
+// on is where the tables of the service are.
+func (d *Desk) on() (*sql.DB, string) {
+	if d.Store == nil {
+		return d.DB, d.Service
+	}
+	return hidden.Of(d.Store).DB(), hidden.Of(d.Store).Service()
 }
 
 // MaxText is how long a reason, or the name of a person, may be, in bytes.
@@ -62,7 +74,8 @@ func VersionOf(l letters.Letter) string {
 
 // Tables returns the versions of Spillway's tables in the database, by their component.
 func (d *Desk) Tables(ctx context.Context) (versions map[string]int, err error) {
-	on, err := database.Detect(ctx, hidden.Of(d.Store).DB())
+	db, _ := d.on()
+	on, err := database.Detect(ctx, db)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +231,7 @@ func (p Person) once(by string) letters.Act {
 // before returns the latest entry under the id of an act, or nil. It is an error if another request has it: of another
 // person, for another reason, or not the same.
 func (d *Desk) before(ctx context.Context, act letters.Act, same func(letters.Event) bool) (*letters.Event, error) {
-	if act.RedriveID == "" {
+	if act.RedriveID == "" || d.Store == nil {
 		return nil, nil
 	}
 	events, err := d.Decided(ctx, act.RedriveID)

@@ -129,8 +129,8 @@ func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
 	if tables["outages"] == 0 {
 		return nil, ErrNoOutages
 	}
-	in := hidden.Of(d.Store)
-	return sqlshare.NewStore(ctx, in.DB(), in.Service())
+	db, service := d.on()
+	return sqlshare.NewStore(ctx, db, service)
 }
 
 // Outages returns the outages and freezes that the instances share.
@@ -179,7 +179,7 @@ func (d *Desk) Hold(ctx context.Context, who Person, handler string, hold bool) 
 	} else {
 		changed, err = store.Release(ctx, handler, who.Reason, who.Name)
 	}
-	if err == nil && changed {
+	if err == nil && changed && d.Store != nil {
 		err = hidden.Of(d.Store).RecordFreeze(ctx, act)
 	}
 	return changed, err

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
+	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
 	"github.com/watermill-spillway/spillway/internal/text/printable"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -112,7 +113,7 @@ func Masked(l letters.Letter, masks *privacy.Redactor) letters.Letter {
 // Difference is what an edit does to a letter, masked.
 type Difference struct {
 	Refused  string
-	Metadata []KeyDifference
+	Metadata []inside.KeyDiff // of each key its value before and after, if it has one
 	Lines    []linediff.Line
 	Space    bool // the payload differs in white space alone
 	Bytes    bool // the payload is no text, and differs
@@ -121,30 +122,13 @@ type Difference struct {
 	Withheld string // why the lines are not shown
 }
 
-// KeyDifference is what an edit does to a key of metadata.
-type KeyDifference struct {
-	Key           string
-	Before, After string
-	Had, Has      bool
-}
-
 // DifferenceOf is a difference as it may be shown, or nil.
 func DifferenceOf(d *inside.Diff, masks *privacy.Redactor) *Difference {
 	if d == nil {
 		return nil
 	}
 	m := d.Masked(masks)
-	v := &Difference{Refused: m.Refused, Cut: d.Cut, Withheld: m.Withheld}
-	for _, key := range m.Metadata {
-		one := KeyDifference{Key: key.Key, Had: key.Before != nil, Has: key.After != nil}
-		if one.Had {
-			one.Before = *key.Before
-		}
-		if one.Has {
-			one.After = *key.After
-		}
-		v.Metadata = append(v.Metadata, one)
-	}
+	v := &Difference{Refused: m.Refused, Metadata: m.Metadata, Cut: d.Cut, Withheld: m.Withheld}
 	switch {
 	case m.Withheld != "":
 		v.Cut = false
@@ -173,9 +157,8 @@ func legible(payload, masked []byte) linediff.Text {
 }
 
 func indented(payload []byte) string {
-	var lines bytes.Buffer
-	if json.Indent(&lines, payload, "", "  ") == nil {
-		payload = lines.Bytes()
+	if lines, ok := payloadtext.Indent(payload); ok {
+		payload = lines
 	}
 	return printable.Block(string(payload))
 }

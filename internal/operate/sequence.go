@@ -17,15 +17,14 @@ import (
 
 // Sequences returns the keys whose messages wait in order, those with the most messages first.
 func (d *Desk) Sequences(ctx context.Context, limit int) ([]sequence.Parked, error) {
-	in := hidden.Of(d.Store)
-	return sequence.List(ctx, in.DB(), in.Service(), limit)
+	db, service := d.on()
+	return sequence.List(ctx, db, service, limit)
 }
 
 // Sequence returns a key by its first message, and the messages that wait, at most limit.
 func (d *Desk) Sequence(ctx context.Context, seq int64, limit int) (sequence.Parked, []sequence.Message, error) {
-	in := hidden.Of(d.Store)
-	first, all, err := sequence.Show(ctx, in.DB(), in.Service(), seq, limit)
-	return first, all, err
+	db, service := d.on()
+	return sequence.Show(ctx, db, service, seq, limit)
 }
 
 // Behind returns how many messages of a letter's key wait in order, and the first one, or 0.
@@ -34,8 +33,8 @@ func (d *Desk) Behind(ctx context.Context, origin poison.Origin) (n int, seq int
 	if err != nil || origin.Key == nil {
 		return 0, 0, nil // of no source with an order
 	}
-	in := hidden.Of(d.Store)
-	return sequence.Behind(ctx, in.DB(), in.Service(),
+	db, service := d.on()
+	return sequence.Behind(ctx, db, service,
 		sequence.Source{Group: origin.ConsumerGroup, Topic: origin.Topic, Partition: int32(partition)}, origin.Key)
 }
 
@@ -46,19 +45,24 @@ func (d *Desk) DecideSequence(ctx context.Context, who Person, seq int64, what s
 	if err := who.allowed(Act); err != nil {
 		return 0, err
 	}
-	in, act := hidden.Of(d.Store), who.once(decidedBy)
+	if d.Store == nil {
+		return 0, wrong("", "The decision could not be recorded: there are no tables of letters in this database. Name the one that "+
+			"has them.")
+	}
+	db, service := d.on()
+	act := who.once(decidedBy)
 	same := func(e letters.Event) bool { return strings.HasPrefix(e.Detail, what.String()+" of ") }
 	if done, err := d.before(ctx, act, same); done != nil || err != nil {
 		return 0, err
 	}
-	n, err = sequence.Decide(ctx, in.DB(), in.Service(), seq,
+	n, err = sequence.Decide(ctx, db, service, seq,
 		sequence.Deciding{What: what, By: who.Name, Why: who.Reason,
 			All: all, Record: func(tx *sql.Tx, id string, first sequence.Parked, n int) error {
 				act.Detail = fmt.Sprintf("%s of %s/%d at %d", what, first.Topic, first.Partition, first.Position)
 				if all {
 					act.Detail += fmt.Sprintf(", and %d behind it", n-1)
 				}
-				return in.RecordSequence(ctx, tx, id, act)
+				return hidden.Of(d.Store).RecordSequence(ctx, tx, id, act)
 			}})
 	if err != nil { // the other of two may have been first
 		if done, _ := d.before(ctx, who.once(decidedBy), same); done != nil {

@@ -145,7 +145,7 @@ func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
 	v := ParkedData{Message: m, Description: failure.Description, Attempts: failure.Attempts}
 	if failure.Attempts > 0 {
 		v.Class = failure.Class.String()
-		v.FirstFailedAt, v.LastFailedAt = Stamp(failure.FirstFailedAt), Stamp(failure.LastFailedAt)
+		v.FirstFailedAt, v.LastFailedAt = moment(failure.FirstFailedAt), moment(failure.LastFailedAt)
 	}
 	return v
 }

@@ -2,7 +2,6 @@ package console
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/text/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -36,10 +36,9 @@ type kindOption struct {
 }
 
 type auditLine struct {
-	Number                               int64
-	At                                   time.Time
-	By, What, Reason, MessageID, Details string
-	Letter, Redrive, RedriveID           string // addresses, and the id of a campaign
+	operate.EventData
+	What            string
+	Letter, Redrive string // addresses
 }
 
 // record is which entries of the record a request asks for.
@@ -74,7 +73,7 @@ func (c *console) audit(r *request) (answer, error) {
 			q[name] = some
 		}
 	}
-	view.JSON, view.CSV = r.link("audit/"+auditJSON, q), r.link("audit/"+auditCSV, q)
+	view.JSON, view.CSV = r.link("api/v1/audit.jsonl", q), r.link("audit/audit.csv", q)
 	if of.Seq == 0 && len(events) > eventsAtOnce {
 		events = events[:eventsAtOnce]
 		q.Set("after", strconv.FormatInt(events[len(events)-1].Number, 10))
@@ -87,8 +86,7 @@ func (c *console) audit(r *request) (answer, error) {
 }
 
 func (c *console) auditLine(r *request, e letters.Event) auditLine {
-	line := auditLine{Number: e.Number, At: e.At, By: e.By, What: operate.EventWords(e.Kind), Reason: e.Reason,
-		MessageID: e.MessageID, RedriveID: e.RedriveID, Details: e.Detail}
+	line := auditLine{EventData: operate.DataOfEvent(e), What: operate.EventWords(e.Kind)}
 	if e.Seq > 0 {
 		line.Letter = r.link("letters/"+id(e.Seq), nil)
 	}
@@ -103,51 +101,31 @@ func (c *console) auditLine(r *request, e letters.Event) auditLine {
 	return line
 }
 
-// The files that the record is exported as. No other name is served.
-const (
-	auditJSON = "audit.jsonl"
-	auditCSV  = "audit.csv"
-	// exporting is how long a file may take.
-	exporting = 5 * time.Minute
-)
+// exporting is how long a file may take.
+const exporting = 5 * time.Minute
 
-// exportAudit sends the events that a filter chooses, the newest first, page by page: the server keeps one page in
-// memory.
+// exportAudit sends the events that a filter chooses for a spreadsheet, the newest first, page by page: the server keeps
+// one page in memory. The API has them as JSON lines.
 func (c *console) exportAudit(r *request) (answer, error) {
 	of, err := r.record()
 	if err != nil {
 		return answer{}, err
 	}
 	write, err := c.desk.Export(r.http.Context(), r.who(""), of) // before anything is sent, so that an error is a page
-	if err != nil {
-		return answer{}, err
-	}
-	switch r.http.PathValue("file") {
-	case auditJSON:
-		return answer{file: &file{kind: "application/jsonl; charset=utf-8", name: auditJSON,
-			write: func(w io.Writer) error {
-				out := bufio.NewWriterSize(w, 64<<10)
-				lines := json.NewEncoder(out)
-				err := write(func(e operate.EventData) error { return lines.Encode(e) })
-				return errors.Join(err, out.Flush())
-			}}}, nil
-	case auditCSV:
-		return answer{file: &file{kind: "text/csv; charset=utf-8", name: auditCSV, write: func(w io.Writer) error {
-			out := bufio.NewWriterSize(w, 64<<10)
-			line := func(cells []string) error { _, err := out.WriteString(csvLine(cells)); return err }
-			err := line([]string{"number", "at", "kind", "seq", "id", "by", "reason", "redrive_id", "detail"})
-			if err == nil {
-				err = write(func(e operate.EventData) error { return line(cellsOf(e)) })
-			}
-			return errors.Join(err, out.Flush())
-		}}}, nil
-	}
-	return answer{}, noPage()
+	return answer{file: &web.File{Kind: "text/csv; charset=utf-8", Name: "audit.csv", Write: func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 64<<10)
+		line := func(cells []string) error { _, err := out.WriteString(csvLine(cells)); return err }
+		err := line([]string{"number", "at", "kind", "seq", "id", "by", "reason", "redrive_id", "detail"})
+		if err == nil {
+			err = write(func(e operate.EventData) error { return line(cellsOf(e)) })
+		}
+		return errors.Join(err, out.Flush())
+	}}}, err
 }
 
 // cellsOf are an event as a row of a spreadsheet, in which nothing is a formula.
 func cellsOf(e operate.EventData) []string {
-	cells := []string{strconv.FormatInt(e.Number, 10), e.At, e.Kind, strconv.FormatInt(e.Seq, 10), e.ID, e.By, e.Reason,
+	cells := []string{strconv.FormatInt(e.Number, 10), operate.Stamp(e.At), e.Kind, strconv.FormatInt(e.Seq, 10), e.ID, e.By, e.Reason,
 		e.RedriveID, e.Detail}
 	for i, cell := range cells {
 		cells[i] = printable.Cell(cell)

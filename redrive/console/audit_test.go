@@ -93,13 +93,13 @@ func TestAudit_export(t *testing.T) {
 		"%s", quoted.body)
 	got := p.Header.Get("Content-Disposition")
 	testkit.Check(t, got == `attachment; filename="audit.csv"`, "%v", got)
-	p = b.get("/audit/audit.jsonl?letter=7").want(t, http.StatusOK)
+	p = b.get("/api/v1/audit.jsonl?letter=7").want(t, http.StatusOK)
 	lines := strings.Split(strings.TrimSpace(p.body), "\n")
 	var e operate.EventData
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &e); err != nil || len(lines) != 3 || e.By != "eve" || e.RedriveID != "drain-7" {
 		t.Errorf("%d lines, %+v, %v", len(lines), e, err)
 	}
-	for _, path := range []string{"/audit?by=eve", "/audit/audit.csv?by=eve", "/audit/audit.jsonl?by=eve"} {
+	for _, path := range []string{"/audit?by=eve", "/audit/audit.csv?by=eve", "/api/v1/audit.jsonl?by=eve"} {
 		b.get(path).want(t, http.StatusOK, "EUR").wantNot(t, "secret-1")
 		b.get(path, as(LookWithoutPayload)).want(t, http.StatusOK).wantNot(t, "EUR")
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -19,7 +18,7 @@ const campaignsAtOnce = 50
 // campaignList is the list of campaigns, the newest first.
 type campaignList struct {
 	States    []stateBox
-	Campaigns []campaignRow
+	Campaigns []campaignLine
 	Next      string
 	Action    string
 	Policies  policiesView
@@ -28,12 +27,6 @@ type campaignList struct {
 type stateBox struct {
 	State, Name string
 	Checked     bool
-}
-
-type campaignRow struct {
-	campaignLine
-	Created time.Time
-	Ended   bool
 }
 
 func (c *console) campaignList(r *request) (answer, error) {
@@ -63,7 +56,7 @@ func (c *console) campaignList(r *request) (answer, error) {
 		view.Next = r.link("campaigns", q)
 	}
 	for _, one := range found {
-		view.Campaigns = append(view.Campaigns, campaignRow{lineOf(r, one), one.CreatedAt, one.State.Ended()})
+		view.Campaigns = append(view.Campaigns, c.lineOf(r, one))
 	}
 	if list.Before.IsZero() {
 		if view.Policies, err = c.policies(r); err != nil {
@@ -73,62 +66,38 @@ func (c *console) campaignList(r *request) (answer, error) {
 	return answer{page: "campaigns", title: "Campaigns", view: view}, nil
 }
 
-// lineOf is a campaign in a line.
-func lineOf(r *request, c campaigns.Campaign) campaignLine {
-	return campaignLine{
-		ID: c.ID, Link: r.link("campaigns/"+c.ID, nil), State: operate.StateWords(c.State), By: c.Request.By,
-		Reason: strings.TrimSpace(c.Request.Reason), Done: c.Selected - c.Pending, Selected: c.Selected,
-		FailedAgain: c.FailedAgain,
-	}
+// lineOf is a campaign in a line, as the person may see it.
+func (c *console) lineOf(r *request, one campaigns.Campaign) campaignLine {
+	return campaignLine{CampaignData: c.desk.Shown(r.who(""), one), Link: r.link("campaigns/"+one.ID, nil),
+		Words: operate.StateWords(one.State), Done: one.Selected - one.Pending}
 }
 
-// campaignView is one campaign.
+// campaignView is one campaign, with its record, the newest entry first.
 type campaignView struct {
-	campaignLine
+	operate.CampaignRecord
+	Words     string
 	Counts    []operate.Outcome
 	Standing  string // the verdict in a sentence
-	Why       string
-	Pending   int
-	Remaining string
-	Rate      string
-	Created   time.Time
-	Started   time.Time
-	EndedAt   time.Time
-	ResumeAt  time.Time
-	NotBefore time.Time
-	Approved  string
+	Left      string // time
+	Speed     string
 	Settings  []settingLine
-	Edit      string
-	LeftOut   []leftOutLine
-	Behind    []behindLine
+	Edited    string
+	Out       []leftOutLine
 	Again     []bar  // what came back, by cause
 	AgainLink string // to the letters that came back
 	AgainSlow bool   // they could not be counted in time
 	Selection string // the letters that were chosen
 	Chosen    []string
-	History   []historyLine
 	Actions   []action
 	Own       bool // the person started it, and so cannot approve it
 	Through   int  // letters that the campaign is through with
 	Done      bool // nothing of it will change
 	Here      string
 	Audit     string
-	MayLook   bool
 }
 
 // settingLine is a setting of the request. Its value came with the form, or with messages.
 type settingLine struct{ Name, Value string }
-
-type behindLine struct {
-	Outcome, Why string
-	Letters      int
-}
-
-type historyLine struct {
-	At                time.Time
-	What, By, Details string
-	Reason            string
-}
 
 func (c *console) campaign(r *request) (answer, error) {
 	one, err := c.desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
@@ -136,55 +105,34 @@ func (c *console) campaign(r *request) (answer, error) {
 		return answer{}, err
 	}
 	view, err := c.campaignView(r, one)
-	if err != nil {
-		return answer{}, err
-	}
-	a := answer{page: "campaign", title: "Campaign", view: view}
-	return a, nil
+	return answer{page: "campaign", title: "Campaign", view: view}, err
 }
 
 func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
+	record, err := c.desk.CampaignOf(r.http.Context(), r.who(""), one)
+	slices.Reverse(record.Events)
 	request := c.desk.Campaign(one).Request
 	v := campaignView{
-		campaignLine: lineOf(r, one), Why: one.Why, Through: one.Selected - one.Pending, Pending: one.Pending,
-		Created: one.CreatedAt, Started: one.StartedAt, EndedAt: one.EndedAt, ResumeAt: one.ResumeAt,
-		NotBefore: request.NotBefore, Approved: one.ApprovedBy, LeftOut: c.leftOut(r, one.LeftOut),
-		Counts: operate.Outcomes(one), Standing: operate.Standing(one.State), Settings: settingsOfRequest(request),
+		CampaignRecord: record, Words: operate.StateWords(one.State), Through: one.Selected - one.Pending,
+		Out: c.leftOut(r, record.LeftOut), Counts: operate.Outcomes(one), Standing: operate.Standing(one.State),
+		Settings: settingsOfRequest(request), Own: r.who("").Began(one), Speed: "no limit",
 		Here: r.link("campaigns/"+one.ID, nil), Audit: r.link("audit", map[string][]string{"redrive-id": {one.ID}}),
-		MayLook: r.person.Role >= Look,
-		Own:     r.who("").Began(one),
 	}
 	// no time passes while it stands
 	if one.Remaining > 0 && slices.Contains([]campaigns.State{campaigns.Running, campaigns.Canary}, one.State) {
-		v.Remaining = age(one.Remaining)
+		v.Left = age(one.Remaining)
 	}
-	if v.Rate = "no limit"; one.Rate > 0 {
-		v.Rate = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
+	if one.Rate > 0 {
+		v.Speed = say("%s letters a second", strconv.FormatFloat(one.Rate, 'g', -1, 64))
 	}
-	if v.MayLook && request.Edit != nil {
-		v.Edit = inside.EditText(request.Edit)
+	if record.Request.Edit != nil {
+		v.Edited = inside.EditText(record.Request.Edit)
 	}
 	v.Selection, v.Chosen = c.chosenBy(r, one), r.inWords(request)
 	v.Done = one.State.Ended() && one.NotHeard == 0
 	v.Actions = c.actions(r, one)
-	if one.Refused+one.Failed+one.Gone > 0 {
-		behind, err := hidden.Of(c.desk.Campaigns).LeftBehind(r.http.Context(), one.ID)
-		if err != nil {
-			return v, err
-		}
-		for _, b := range behind {
-			v.Behind = append(v.Behind, behindLine{operate.OutcomeWords(b.Outcome), b.Why, b.Letters})
-		}
-	}
-	if one.FailedAgain > 0 {
-		if err := c.cameBack(r, one, &v); err != nil {
-			return v, err
-		}
-	}
-	events, err := hidden.Of(c.desk.Campaigns).History(r.http.Context(), one.ID, 0)
-	for _, e := range slices.Backward(events) {
-		v.History = append(v.History,
-			historyLine{At: e.At, What: e.Kind, By: e.By, Reason: e.Reason, Details: e.Details})
+	if err == nil && one.FailedAgain > 0 {
+		err = c.cameBack(r, one, &v)
 	}
 	return v, err
 }

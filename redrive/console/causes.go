@@ -64,7 +64,7 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 		return v, err
 	}
 	for i, g := range groups {
-		row := r.causeRow(g)
+		row := c.causeRow(r, g)
 		row.Trend = chart.Spark(arrived[i].PerMinute[:])
 		for _, n := range arrived[i].PerMinute {
 			row.LastHour += n
@@ -98,18 +98,16 @@ func rows(q url.Values, usual, most int) int {
 
 // causeRow is a cause, and what can be done with its letters.
 type causeRow struct {
-	Reason, Handler, Topic, Class, Description string
-	Letters, LastHour                          int
-	New                                        bool // its first letter failed in the last hour
-	Trend                                      template.HTML
-	First, Last                                time.Time
-	Link, Sample                               string
-	Acts                                       []act
+	operate.CauseData
+	LastHour     int
+	New          bool // its first letter failed in the last hour
+	Trend        template.HTML
+	Link, Sample string
+	Acts         []act
 }
 
-func (r *request) causeRow(g letters.Group) causeRow {
-	return causeRow{Reason: g.Reason, Handler: g.Handler, Topic: g.Topic, Class: g.Class.String(), Description: g.Description,
-		Letters: g.Count, First: g.FirstFailedAt, Last: g.LastFailedAt, New: r.now.Sub(g.FirstFailedAt) < time.Hour,
+func (c *console) causeRow(r *request, g letters.Group) causeRow {
+	return causeRow{CauseData: c.desk.Cause(g), New: r.now.Sub(g.FirstFailedAt) < time.Hour,
 		Sample: r.link("letters/"+id(g.Example), nil)}
 }
 
@@ -156,7 +154,7 @@ func (c *console) causeOf(r *request, f letters.Filter) (*causeFacts, error) {
 	states := slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool {
 		return g.All[s] == 0 && s != letters.StatusWaiting && !slices.Contains(f.Statuses, s)
 	})
-	facts := &causeFacts{causeRow: r.causeRow(g), Statuses: statusLinks(letters.Filter{Causes: f.Causes, Statuses: f.Statuses},
+	facts := &causeFacts{causeRow: c.causeRow(r, g), Statuses: statusLinks(letters.Filter{Causes: f.Causes, Statuses: f.Statuses},
 		states, func(f letters.Filter) string { return r.link("letters", operate.FilterValues(f)) })}
 	for i, status := range states {
 		facts.Statuses[i].Letters = g.All[status]

@@ -61,9 +61,8 @@ func New(config Config) (http.Handler, error) {
 	if c.pages, err = c.parse(); err != nil {
 		return nil, fmt.Errorf("console: New: %w", err)
 	}
-	programs, pages := api.New(api.Handler{Desk: c.desk, Who: c.operator, Origin: c.origins.Check, Breakers: config.Breakers,
-		Await: c.awaitBody, Logger: config.Logger, Now: c.now, Timeout: c.timeout, Counting: careful * c.counting, Step: c.step,
-		Planned: operate.Planned}), c.handler()
+	programs, pages := api.New(api.Handler{Desk: c.desk, Front: c.front(), Breakers: config.Breakers, Logger: config.Logger,
+		Counting: careful * c.counting, Step: c.step, Planned: operate.Planned}), c.handler()
 	c.serve = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.EscapedPath(), "/api/") {
 			programs.ServeHTTP(w, r)
@@ -89,11 +88,16 @@ type request struct {
 	arrived func()            // is called when all of the body was read
 }
 
+// front is what pages and API ask.
+func (c *console) front() *web.Front {
+	return &web.Front{Who: c.operator, Origin: func(r *http.Request) error { return c.origins.Check(r) }, Await: c.awaitBody,
+		Now: func() time.Time { return c.now() }, Timeout: func() time.Duration { return c.timeout }}
+}
+
 // handler answers requests for pages.
 func (c *console) handler() http.Handler {
 	face := web.Face[route]{
-		Front: &web.Front{Who: c.operator, Origin: func(r *http.Request) error { return c.origins.Check(r) }, Await: c.awaitBody,
-			Now: func() time.Time { return c.now() }, Timeout: func() time.Duration { return c.timeout }},
+		Front: c.front(),
 		Of: func(r *route) web.Route {
 			return web.Route{Method: r.method, Pattern: r.pattern, Right: operate.Right(r.right), Query: r.fields, Body: r.body,
 				Within: r.within}

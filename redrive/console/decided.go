@@ -33,11 +33,9 @@ type decidedView struct {
 // UndoButton is what the button says that restores the letters.
 func (v decidedView) UndoButton() string { return restores.Button(v.Done) }
 
-func (c *console) discarded(r *request) (answer, error) {
-	return c.decidedPage(r, discards, "", problem{})
-}
-func (c *console) restored(r *request) (answer, error) {
-	return c.decidedPage(r, restores, "", problem{})
+// decidedPageOf makes the route of what a decision did.
+func decidedPageOf(d *decision) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) { return c.decidedPage(r, d, "", problem{}) }
 }
 
 func (c *console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {

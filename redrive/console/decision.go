@@ -88,17 +88,15 @@ type decisionView struct {
 	Action, Letters string
 }
 
-func (c *console) discardForm(r *request) (answer, error) { return c.decisionForm(r, discards) }
-func (c *console) discard(r *request) (answer, error)     { return c.decide(r, discards) }
-func (c *console) restoreForm(r *request) (answer, error) { return c.decisionForm(r, restores) }
-func (c *console) restore(r *request) (answer, error)     { return c.decide(r, restores) }
-
-func (c *console) decisionForm(r *request, d *decision) (answer, error) {
-	s, err := r.toDecide(d, r.query)
-	if err != nil {
-		return answer{}, err
+// decisionFormOf makes the route that asks before a decision is carried out.
+func decisionFormOf(d *decision) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) {
+		s, err := r.toDecide(d, r.query)
+		if err != nil {
+			return answer{}, err
+		}
+		return c.decisionPage(r, d, s, d.NewID(), "", problem{})
 	}
-	return c.decisionPage(r, d, s, d.NewID(), "", problem{})
 }
 
 // toDecide is a selection with letters that a decision takes.
@@ -113,8 +111,12 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s operate.Select
 	return s, nil
 }
 
-// decide marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first
+// decide makes the route that marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first
 // did.
+func decide(d *decision) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) { return c.decide(r, d) }
+}
+
 func (c *console) decide(r *request, d *decision) (answer, error) {
 	form, err := r.form()
 	if err != nil {

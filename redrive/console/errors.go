@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // retryAfter is when a page that could not be answered is asked for again.
@@ -79,8 +78,7 @@ func (c *console) explain(r *request, err error) *fault {
 	if r.person.Role >= Operate {
 		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
-	wrong, forbidden, refused := (*operate.Wrong)(nil), (*operate.Forbidden)(nil), (*web.Refusal)(nil)
-	f, panicked, tooLarge := (*fault)(nil), (*classify.PanicError)(nil), (*http.MaxBytesError)(nil)
+	f, wrong, refused := (*fault)(nil), (*operate.Wrong)(nil), (*web.Refusal)(nil)
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -94,29 +92,17 @@ func (c *console) explain(r *request, err error) *fault {
 			return badInput("The field " + wrong.Error() + ".")
 		}
 		return badInput(wrong.Why)
-	case errors.As(err, &forbidden):
-		return &fault{status: http.StatusForbidden, title: "Not allowed", text: forbidden.Why}
-	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
-		return &fault{status: http.StatusNotFound, title: "Not found", text: "What you look for is not there. It may " +
-			"have been purged, or it belongs to another service.", detail: detail,
-			cause: err}
-	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
-		return &fault{status: http.StatusConflict, title: "Something has changed meanwhile", text: "Nothing was " +
-			"changed. Look at the present state, and decide again.",
-			detail: detail, cause: err}
-	case errors.As(err, &tooLarge):
-		return tooLargeForm(tooLarge.Limit)
-	case errors.As(err, &panicked), errors.Is(err, errTemplate):
+	case errors.As(err, new(*classify.PanicError)), errors.Is(err, errTemplate):
 		return &fault{status: http.StatusInternalServerError, title: "The page failed",
 			text: "This is a fault of the console. The log of the service says more.", cause: err}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &fault{status: http.StatusServiceUnavailable, title: "This takes too long",
-			text: say("The database had no answer within %s second. Choose fewer letters, or try again.|The database had "+
-				"no answer within %s seconds. Choose fewer letters, or try again.", int(c.timeout.Seconds())), cause: err}
 	}
-	return &fault{status: http.StatusServiceUnavailable, title: "The database does not answer",
-		text:   "The dead letters are safe where they are. Messages are not affected by this page.",
-		detail: detail, cause: err}
+	p := web.Explain(err, c.timeout)
+	switch p.Type {
+	case operate.ProblemNotFound, operate.ProblemChanged, operate.ProblemUnavailable:
+	default:
+		detail = "" // it says no more
+	}
+	return &fault{status: p.Status, title: p.Title, text: p.Detail, detail: detail, cause: err}
 }
 
 // failure is what the page of an error shows.

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -63,12 +64,14 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 		if services[name].URL != "" {
 			join = elsewhere
 		}
-		one, read, err := join(name, services[name])
+		one, client, err := join(name, services[name])
 		if err != nil {
 			return nil, fmt.Errorf("console: Fleet: services[%q]: %w", name, err)
 		}
 		m.all = append(m.all, one)
-		m.services = append(m.services, fleet.New(one.console.mayLook, read))
+		m.services = append(m.services, fleet.New(one.console.mayLook, func(ctx context.Context) (fleet.State, error) {
+			return fleet.Read(ctx, client, fleetCauses)
+		}))
 	}
 	m.own = &console{
 		desk: &operate.Desk{}, origins: http.NewCrossOriginProtection(), now: time.Now,
@@ -86,22 +89,20 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 	return m, nil
 }
 
-// reading reads the state of a service.
-type reading = func(context.Context) (fleet.State, error)
-
 // here is a service whose console is part of the fleet.
-func here(name string, config Config) (member, reading, error) {
+func here(name string, config Config) (member, *apiclient.Client, error) {
 	handler, err := New(config)
 	if err != nil {
 		return member{}, nil, err
 	}
 	c := handler.(*console)
 	c.inFleet = true
-	return member{name: name, console: c, handler: http.StripPrefix("/s/"+name, c)}, c.state, nil
+	return member{name: name, console: c, handler: http.StripPrefix("/s/"+name, c)},
+		apiclient.Here(api.Local(c.desk, name), "a console of Spillway"), nil
 }
 
 // elsewhere is a service with a console of its own, to which the fleet links.
-func elsewhere(name string, config Config) (member, reading, error) {
+func elsewhere(name string, config Config) (member, *apiclient.Client, error) {
 	switch {
 	case config.Campaigns != nil || config.Breakers != nil || config.TrustedOrigins != nil:
 		return member{}, nil, errors.New("console: Config.URL is set, and so is Campaigns, Breakers or TrustedOrigins: leave " +
@@ -109,13 +110,13 @@ func elsewhere(name string, config Config) (member, reading, error) {
 	case config.Access == nil:
 		return member{}, nil, errNoAccess
 	}
-	api, err := fleet.OverAPI(config.URL, config.TokenFile, fleetCauses)
+	client, err := fleet.OverAPI(config.URL, config.TokenFile)
 	if err != nil {
 		return member{}, nil, fmt.Errorf("console: %w", err)
 	}
 	config.setDefaults()
 	c := &console{config: config, desk: &operate.Desk{Masks: config.Privacy}}
-	return member{name: name, console: c, home: api.Home()}, api.Read, nil
+	return member{name: name, console: c, home: client.Home()}, client, nil
 }
 
 // ServeHTTP answers a request with the console of a service, or with a page of the fleet.
@@ -138,54 +139,24 @@ type fleetView struct {
 }
 
 type memberLine struct {
-	Name, Link                              string
-	Failed                                  string // why there are no numbers
-	Waiting, FailedAgain, Campaigns, Paused int
-	Oldest                                  time.Time
-	OldestAge                               string
+	Name, Link           string
+	Failed               string // why there are no numbers
+	Waiting, FailedAgain int
+	fleet.State
+	OldestAge string
 }
 
 // memberCause is a cause of one service. Its texts are masked as the service does.
 type memberCause struct {
-	Service, Home, Class         string
-	Reason, Handler, Description template.HTML
-	Letters                      int
-	First, Last                  time.Time
-	Link                         string
+	operate.CauseData
+	Service, Home, Link                       string
+	InClass, InReason, InHandler, Explanation template.HTML
 }
 
 // mayLook reports whether a person may see anything of a service.
 func (c *console) mayLook(hr *http.Request) (may bool, note string, err error) {
 	who, note, err := c.person(hr)
 	return who.Role >= LookWithoutPayload, note, err
-}
-
-// state is how the service of a console stands.
-func (c *console) state(ctx context.Context) (s fleet.State, err error) {
-	totals, err := hidden.Of(c.desk.Store).Totals(ctx)
-	if err != nil {
-		return s, err
-	}
-	s.Waiting, s.FailedAgain = totals[letters.StatusWaiting], totals[letters.StatusFailedAgain]
-	first, err := c.desk.Store.Heads(ctx, letters.Filter{Limit: 1})
-	if err != nil {
-		return s, err
-	}
-	if len(first) > 0 {
-		s.Oldest = first[0].FirstFailedAt
-	}
-	all, err := hidden.Of(c.desk.Campaigns).Summary(ctx)
-	if err != nil {
-		return s, err
-	}
-	for state, n := range all.States {
-		if !state.Ended() {
-			s.Campaigns += n
-		}
-	}
-	s.Stopped = all.Stopped
-	s.Causes, err = c.desk.Store.Groups(ctx, letters.Filter{Limit: fleetCauses})
-	return s, err
 }
 
 // overview shows the services that the person may see, and the causes of them all.
@@ -214,7 +185,7 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
 			text: "You may not see the dead letters of these services.", detail: note}
 	}
-	slices.SortStableFunc(v.Causes, func(a, b memberCause) int { return cmp.Compare(b.Letters, a.Letters) })
+	slices.SortStableFunc(v.Causes, func(a, b memberCause) int { return cmp.Compare(b.Count, a.Count) })
 	v.Causes = v.Causes[:min(len(v.Causes), fleetCauses)]
 	r.note = note
 	return answer{page: "fleet", title: "All services", view: v}, nil
@@ -234,20 +205,19 @@ func (v *fleetView) add(r *request, of member, seen fleet.Seen) {
 	if seen.Err != nil && !errors.Is(seen.Err, fleet.ErrBusy) && r.http.Context().Err() == nil {
 		c.log(r, seen.Err)
 	}
-	s := seen.State
 	if seen.Err == nil {
-		line.Waiting, line.FailedAgain, line.Campaigns, line.Paused = s.Waiting, s.FailedAgain, s.Campaigns, s.Stopped
-		if line.Oldest = s.Oldest; !s.Oldest.IsZero() {
-			line.OldestAge = age(r.now.Sub(s.Oldest))
+		line.State = seen.State
+		line.Waiting = max(0, line.Letters[string(letters.StatusWaiting)])
+		line.FailedAgain = max(0, line.Letters[string(letters.StatusFailedAgain)])
+		if !line.OldestFailedAt.IsZero() {
+			line.OldestAge = age(r.now.Sub(line.OldestFailedAt))
 		}
-		v.Waiting += s.Waiting
-		for _, g := range s.Causes {
-			v.Causes = append(v.Causes, memberCause{
-				Service: of.name, Home: line.Link, Class: g.Class.String(), Reason: c.value(g.Reason, 60),
-				Handler: c.value(g.Handler, 60), Description: c.value(g.Description), Letters: g.Count, First: g.FirstFailedAt,
-				Last: g.LastFailedAt,
-				Link: line.Link + "letters?" + operate.FilterValues(letters.Filter{Causes: []string{g.Cause}}).Encode(),
-			})
+		v.Waiting += line.Waiting
+		for _, g := range line.Causes {
+			g.Count = max(0, g.Count)
+			v.Causes = append(v.Causes, memberCause{CauseData: g, Service: of.name, Home: line.Link, InClass: c.value(g.Class, 20),
+				InReason: c.value(g.Reason, 60), InHandler: c.value(g.Handler, 60), Explanation: c.value(g.Description),
+				Link: line.Link + "letters?" + operate.FilterValues(letters.Filter{Causes: []string{g.Cause}}).Encode()})
 		}
 	}
 	v.Services = append(v.Services, line)

@@ -110,7 +110,6 @@ func TestFleetRights(t *testing.T) {
 	approver := []func(*http.Request){in("a", roles[Approve]), in("b", roles[LookWithoutPayload])}
 	form := with(a.get("/discard?seq=1").fields(t), "reason", "INC-7")
 	f.post("/s/b/discard", form, approver...).want(t, http.StatusForbidden, "You have the right to look without payload.")
-	f.get("/s/b/letters/1/payload", approver...).want(t, http.StatusForbidden)
 	f.get("/s/b/api/v1/letters/1/payload", approver...).want(t, http.StatusForbidden)
 	for _, path := range []string{"/s/a/discard", "/s/a/api/v1/discards"} {
 		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"} {
@@ -243,7 +242,7 @@ func TestFleetOverHostileAPI(t *testing.T) {
 	defer thief.Close()
 	evil := `<script>alert(\"mark\")</script>\u202e\u0000`
 	causes := `{"causes":[{"cause":"` + evil + `","reason":"` + evil + `","handler":"` + strings.Repeat("W", 1<<17) +
-		`","description":"` + evil + `","count":-5,"class":"` + evil + `","first_failed_at":"` + evil + `"}]}`
+		`","description":"` + evil + `","count":-5,"class":"` + evil + `"}]}`
 	const unread = "This service could not be read."
 	for _, row := range []struct {
 		what, want string
@@ -257,6 +256,10 @@ func TestFleetOverHostileAPI(t *testing.T) {
 			_, _ = w.Write([]byte(`{"letters":{"waiting":1},"more":"` + strings.Repeat("x", 1<<20) + `"}`))
 		}},
 		{"another kind", unread, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"letters":{"waiting":1}}`)) }},
+		{"a time that is none", unread, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"letters":{"waiting":1},"oldest_failed_at":"` + evil + `"}`))
+		}},
 		{"a refusal", unread, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }},
 		{"hostile texts", "&lt;script&gt;", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")

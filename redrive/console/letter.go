@@ -1,8 +1,6 @@
 package console
 
 import (
-	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -12,8 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
+	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/payload"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -29,7 +28,6 @@ func (c *console) letter(r *request) (answer, error) {
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
 		Folded: frames.Fold(c.desk.Masks.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
-		Curl: curl(r),
 	}
 	this := operate.Selection{Seqs: []int64{l.Seq}}.Values()
 	if l.Status == letters.StatusWaiting {
@@ -43,7 +41,7 @@ func (c *console) letter(r *request) (answer, error) {
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
-		v.Payload = c.payloadOf(l, payload.Kind(r.query.Get("view")))
+		v.Payload = c.payloadOf(l, payloadtext.Format(r.query.Get("view")))
 	}
 	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
 	if err == nil {
@@ -76,7 +74,6 @@ type letterPage struct {
 	Keys      int // of the metadata
 	Folded    []frames.Group
 	Command   string
-	Curl      string
 	// Behind is how many messages of the letter's key wait in order.
 	Behind     int
 	BehindLink string
@@ -114,81 +111,46 @@ func (c *console) others(r *request, l operate.Letter) (all []otherLetter, err e
 	return all, err
 }
 
-// curl returns the line of a shell that fetches the letter, as far as the address is known here. A name of a host that
-// a shell or a person would read as something else is left out.
-func curl(r *request) string {
-	scheme, host := "http", r.http.Host
-	if r.http.TLS != nil || r.http.Header.Get("X-Forwarded-Proto") == "https" {
-		scheme = "https"
-	}
-	for _, char := range host {
-		if !(char >= 'a' && char <= 'z' || char >= 'A' && char <= 'Z' || char >= '0' && char <= '9' || char == '.' ||
-			char == ':' || char == '-' || char == '[' || char == ']') {
-			return ""
-		}
-	}
-	return "curl --fail --remote-name --remote-header-name '" + scheme + "://" + host + pathSeen(r.http) + "/json'"
-}
-
-// pathSeen is the path that the browser asked for, with what a proxy on this machine added. It has no quotes: they come
-// escaped.
-func pathSeen(hr *http.Request) string {
-	path := hr.RequestURI
-	for i, char := range path {
-		if char == '?' || char == '#' || char == '\'' {
-			return path[:i]
-		}
-	}
-	return path
-}
-
 // payloadView is a payload as the page of a letter shows it.
 type payloadView struct {
-	payload.View
+	payloadtext.View
 	Size   int
 	Masked bool
 	Tabs   []tab
 }
 
 // viewNames are the names of the ways to show a payload.
-var viewNames = map[payload.Kind]string{"tree": "JSON", "text": "Text", "hex": "Hex"}
+var viewNames = map[payloadtext.Format]string{"json": "JSON", "text": "Text", "hex": "Hex"}
 
 type tab struct {
 	Name, Link string
 	Here       bool
 }
 
+// The bounds of a payload's view: together with the rest of a page it stays below 60 KiB when it is compressed.
+const (
+	payloadLooked = 1 << 20  // bytes that are masked, and looked at
+	payloadText   = 32 << 10 // bytes of JSON and text
+	payloadHex    = 8 << 10
+)
+
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
 // anything of the rest is masked is not known.
-func (c *console) payloadOf(l operate.Letter, want payload.Kind) *payloadView {
+func (c *console) payloadOf(l operate.Letter, want payloadtext.Format) *payloadView {
 	p := []byte(l.Original.Payload)
-	looked := p[:min(len(p), payload.Looked)]
+	looked := p[:min(len(p), payloadLooked)]
 	masked := c.desk.Masks.Payload(looked)
-	v := &payloadView{View: payload.Of(masked, want, len(looked) == len(p)), Size: len(p)}
+	v := &payloadView{View: payloadtext.Of(masked, want, payloadText, payloadHex, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
-	for _, kind := range v.Kinds {
-		v.Tabs = append(v.Tabs, tab{viewNames[kind],
-			"?" + url.Values{"view": {string(kind)}}.Encode() + "#payload", kind == v.Kind})
+	for _, format := range v.Formats {
+		v.Tabs = append(v.Tabs, tab{viewNames[format],
+			"?" + url.Values{"view": {string(format)}}.Encode() + "#payload", format == v.Format})
 	}
 	return v
 }
 
-// download sends the exact bytes of a payload, if none of them is masked. For the others there is downloadUnmasked.
-func (c *console) download(r *request) (answer, error) {
-	l, err := c.withPayload(r)
-	if err != nil {
-		return answer{}, err
-	}
-	if c.desk.Hides(l.Original.Payload) {
-		return answer{}, &fault{status: http.StatusForbidden, title: "Not allowed",
-			text: "The payload has values that are masked. With the right to operate, the page of the letter downloads it, " +
-				"with a reason on record."}
-	}
-	return exactBytes(l), nil
-}
-
 // downloadUnmasked sends the exact bytes of a payload, with what is masked on pages. It is on record, as the command's
-// --unmasked.
+// --unmasked. What has nothing to mask is downloaded from the API.
 func (c *console) downloadUnmasked(r *request) (answer, error) {
 	form, err := r.form()
 	if err != nil {
@@ -206,15 +168,7 @@ func (c *console) downloadUnmasked(r *request) (answer, error) {
 	if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
 		return answer{}, err
 	}
-	return exactBytes(l), nil
-}
-
-func exactBytes(l operate.Letter) answer {
-	p := l.Original.Payload
-	return answer{file: &file{
-		kind: "application/octet-stream", name: nameOf(l, ".bin"), size: int64(len(p)),
-		write: func(w io.Writer) error { _, err := w.Write(p); return err },
-	}}
+	return answer{file: web.Bytes("letter-"+id(l.Seq)+".bin", l.Original.Payload)}, nil
 }
 
 // withPayload returns the letter that the address names, with a payload that can be read.
@@ -231,26 +185,6 @@ func (c *console) withPayload(r *request) (operate.Letter, error) {
 		return l, &fault{status: http.StatusGone, title: "The payload is erased", text: payloadErased}
 	}
 	return l, nil
-}
-
-// export sends a letter as JSON, masked as the page is.
-func (c *console) export(r *request) (answer, error) {
-	l, err := c.oneLetter(r)
-	if err != nil {
-		return answer{}, err
-	}
-	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
-	if err != nil {
-		return answer{}, err
-	}
-	body, err := json.MarshalIndent(c.desk.Data(r.who(""), l, events), "", "  ")
-	if err != nil {
-		return answer{}, err
-	}
-	return answer{file: &file{
-		kind: "application/json", name: nameOf(l, ".json"), size: int64(len(body) + 1),
-		write: func(w io.Writer) error { _, err := w.Write(append(body, '\n')); return err },
-	}}, nil
 }
 
 // pair is a key of the metadata and its value.
@@ -338,8 +272,4 @@ func gap(d time.Duration) string {
 		return say("after %s second|after %s seconds", int(d/time.Second))
 	}
 	return say("after %s", age(d))
-}
-
-func nameOf(l operate.Letter, ending string) string {
-	return "letter-" + strconv.FormatInt(l.Seq, 10) + ending
 }

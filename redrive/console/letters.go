@@ -118,8 +118,9 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 		heads = heads[:show]
 		v.Next = r.link("letters", merged(keep, url.Values{"after": {id(heads[show-1].Seq)}}))
 	}
-	for _, h := range heads {
-		row := letterRow{Seq: h.Seq, ID: h.MessageID, Link: r.link("letters/"+id(h.Seq), nil),
+	for _, head := range heads {
+		h := c.desk.Head(head)
+		row := letterRow{Seq: h.Seq, ID: h.ID, Link: r.link("letters/"+id(h.Seq), nil),
 			Chosen: slices.Contains(q["seq"], id(h.Seq))}
 		for _, column := range v.Heads {
 			class := column.Class
@@ -222,50 +223,50 @@ func merged(all ...url.Values) url.Values {
 type column struct {
 	Name, Label, Class string
 	usual              bool
-	same               bool                       // for all letters of a cause
-	name               func(*letters.Head) string // of a column whose short values are not broken
-	value              func(*console, *letters.Head) template.HTML
+	same               bool                             // for all letters of a cause
+	name               func(*operate.LetterData) string // of a column whose short values are not broken
+	value              func(*console, *operate.LetterData) template.HTML
 }
 
 // columns returns all columns, in their order. The id of the message is there always.
 func columns() []column {
-	shown := func(of func(*letters.Head) string, most int) func(*console, *letters.Head) template.HTML {
-		return func(c *console, h *letters.Head) template.HTML { return c.value(of(h), most) }
+	shown := func(of func(*operate.LetterData) string, most int) func(*console, *operate.LetterData) template.HTML {
+		return func(c *console, h *operate.LetterData) template.HTML { return c.value(of(h), most) }
 	}
-	plain := func(of func(*letters.Head) string) func(*console, *letters.Head) template.HTML {
-		return func(_ *console, h *letters.Head) template.HTML {
+	plain := func(of func(*operate.LetterData) string) func(*console, *operate.LetterData) template.HTML {
+		return func(_ *console, h *operate.LetterData) template.HTML {
 			return template.HTML(template.HTMLEscapeString(of(h)))
 		}
 	}
 	named := []column{
-		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console, h *letters.Head) template.HTML {
+		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console, h *operate.LetterData) template.HTML {
 			return when(h.LastFailedAt)
 		}},
-		{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *letters.Head) string { return h.Handler }},
-		{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *letters.Head) string { return h.Topic }},
-		{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *letters.Head) string { return h.Reason }},
+		{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Handler }},
+		{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Topic }},
+		{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Reason }},
 		{Name: "description", Label: "Description", usual: true,
-			value: shown(func(h *letters.Head) string { return h.Description }, 120)},
-		{Name: "class", Label: "Class", value: plain(func(h *letters.Head) string { return h.Class.String() })},
-		{Name: "type", Label: "Error type", value: shown(func(h *letters.Head) string { return h.Type }, 60)},
-		{Name: "status", Label: "Status", value: plain(func(h *letters.Head) string { return operate.StatusWords(h.Status) })},
-		{Name: "first", Label: "First failure", value: func(_ *console, h *letters.Head) template.HTML {
+			value: shown(func(h *operate.LetterData) string { return h.Description }, 120)},
+		{Name: "class", Label: "Class", value: plain(func(h *operate.LetterData) string { return h.Class })},
+		{Name: "type", Label: "Error type", value: shown(func(h *operate.LetterData) string { return h.Type }, 60)},
+		{Name: "status", Label: "Status", value: plain(func(h *operate.LetterData) string { return operate.StatusWords(letters.Status(h.Status)) })},
+		{Name: "first", Label: "First failure", value: func(_ *console, h *operate.LetterData) template.HTML {
 			return when(h.FirstFailedAt)
 		}},
-		{Name: "stored", Label: "Stored", value: func(_ *console, h *letters.Head) template.HTML {
+		{Name: "stored", Label: "Stored", value: func(_ *console, h *operate.LetterData) template.HTML {
 			return when(h.StoredAt)
 		}},
 		{Name: "seen", Label: "Seen", Class: "number",
-			value: plain(func(h *letters.Head) string { return grouped(h.Seen) })},
-		{Name: "size", Label: "Size", Class: "number", value: plain(func(h *letters.Head) string { return size(h.Size) })},
+			value: plain(func(h *operate.LetterData) string { return grouped(h.Seen) })},
+		{Name: "size", Label: "Size", Class: "number", value: plain(func(h *operate.LetterData) string { return size(h.Bytes) })},
 		{Name: "dead-letter-topic", Label: "Dead-letter topic",
-			name: func(h *letters.Head) string { return h.DeadLetterTopic }},
-		{Name: "cause", Label: "Cause", value: shown(func(h *letters.Head) string { return h.Cause }, 8)},
-		{Name: "marked", Label: "Changed by", name: func(h *letters.Head) string { return h.Marked.By }},
-		{Name: "why", Label: "Why it changed", value: shown(func(h *letters.Head) string { return h.Marked.Reason }, 80)},
-		{Name: "lease", Label: "In hand of", value: shown(func(h *letters.Head) string { return h.LeasedBy }, 40)},
-		{Name: "key", Label: "Seal key", name: func(h *letters.Head) string { return h.SealKey }},
-		{Name: "seq", Label: "Seq", Class: "number", value: plain(func(h *letters.Head) string { return id(h.Seq) })},
+			name: func(h *operate.LetterData) string { return h.DeadLetterTopic }},
+		{Name: "cause", Label: "Cause", value: shown(func(h *operate.LetterData) string { return h.Cause }, 8)},
+		{Name: "marked", Label: "Changed by", name: func(h *operate.LetterData) string { return h.MarkedBy }},
+		{Name: "why", Label: "Why it changed", value: shown(func(h *operate.LetterData) string { return h.MarkedReason }, 80)},
+		{Name: "lease", Label: "In hand of", value: shown(func(h *operate.LetterData) string { return h.LeasedBy }, 40)},
+		{Name: "key", Label: "Seal key", name: func(h *operate.LetterData) string { return h.SealKey }},
+		{Name: "seq", Label: "Seq", Class: "number", value: plain(func(h *operate.LetterData) string { return id(h.Seq) })},
 	}
 	for i := range named {
 		if named[i].name != nil {

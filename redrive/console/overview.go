@@ -60,16 +60,16 @@ type breakerLine struct {
 	Waiting             int
 }
 
+// campaignLine is a campaign in a line.
 type campaignLine struct {
-	ID, Link, State, By, Reason string
-	Done, Selected, FailedAgain int
+	operate.CampaignData
+	Link, Words string // the address, and the state
+	Done        int
 }
 
 type eventLine struct {
-	At               time.Time
-	By, What, Reason string
-	MessageID, Link  string
-	Several          string // in place of the one letter
+	auditLine
+	Several string // in place of the one letter
 }
 
 func (c *console) overviewOf(r *request) (v overview, err error) {
@@ -106,14 +106,7 @@ func (c *console) overviewOf(r *request) (v overview, err error) {
 		return v, err
 	}
 	for _, one := range running {
-		link := ""
-		if c.can(r.person, "campaign") {
-			link = r.link("campaigns/"+one.ID, nil)
-		}
-		v.Campaigns = append(v.Campaigns, campaignLine{
-			ID: one.ID, Link: link, State: operate.StateWords(one.State), By: one.Request.By, Reason: one.Request.Reason,
-			Done: one.Selected - one.Pending, Selected: one.Selected, FailedAgain: one.FailedAgain,
-		})
+		v.Campaigns = append(v.Campaigns, c.lineOf(r, one))
 	}
 	v.Events, err = c.doneLast(r)
 	return v, err
@@ -121,7 +114,8 @@ func (c *console) overviewOf(r *request) (v overview, err error) {
 
 // doneLast are the newest events. What one person did to many letters for one reason is one line.
 func (c *console) doneLast(r *request) (lines []eventLine, err error) {
-	events, err := c.desk.Store.Audit(r.http.Context(), letters.EventFilter{NewestFirst: true, Limit: readEvents})
+	events, err := c.desk.Audit(r.http.Context(), r.who(""),
+		operate.Record{Filter: letters.EventFilter{NewestFirst: true, Limit: readEvents}})
 	if err != nil {
 		return nil, err
 	}
@@ -130,15 +124,12 @@ func (c *console) doneLast(r *request) (lines []eventLine, err error) {
 		for i < len(events) && events[i].Kind == first.Kind && events[i].Act == first.Act {
 			i, n = i+1, n+1
 		}
-		line := eventLine{At: first.At, By: first.By, What: operate.EventWords(first.Kind), Reason: first.Reason,
-			MessageID: first.MessageID}
+		line := eventLine{auditLine: c.auditLine(r, first)}
 		switch {
 		case n > 1 && i == readEvents:
 			line.Several = say("%s letter or more|%s letters or more", n)
 		case n > 1:
-			line.Several = say("%s letter|%s letters", n)
-		case first.Seq > 0 && c.can(r.person, "letter"):
-			line.Link = r.link("letters/"+id(first.Seq), nil)
+			line.Several = lettersOf(n)
 		}
 		lines = append(lines, line)
 	}
@@ -184,7 +175,6 @@ type legend struct {
 	Colour  string // of the style, or empty
 	Waiting int
 
-	group   *letters.Group
 	minutes []int
 }
 
@@ -211,7 +201,7 @@ func (c *console) arrivals(r *request, v *overview) error {
 		for i := range groups {
 			g := &groups[i]
 			minutes := arrived[slices.Index(some, g.Cause)].PerMinute[:] // the groups are in an order of their own
-			one := legend{causeRow: r.causeRow(*g), Waiting: g.All[letters.StatusWaiting], group: g, minutes: minutes}
+			one := legend{causeRow: c.causeRow(r, *g), Waiting: g.All[letters.StatusWaiting], minutes: minutes}
 			for minute, n := range one.minutes {
 				one.LastHour += n
 				sums[minute] += n
@@ -254,9 +244,9 @@ func (c *console) legend(r *request, v *overview, all []legend) (series [][]int)
 			v.More++
 			continue
 		}
-		f := letters.Filter{Causes: []string{one.group.Cause}}
+		f := letters.Filter{Causes: []string{one.Cause}}
 		one.Link = r.link("letters", operate.FilterValues(f))
-		f.MaxSeq = one.group.Example // the newest of the cause
+		f.MaxSeq = one.Example // the newest of the cause
 		one.Acts = c.acts(r, f, one.Waiting)
 		v.Legend = append(v.Legend, one)
 	}

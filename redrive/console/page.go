@@ -8,15 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/operate/packed"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 )
 
 // answer is what a route gives: a page, another address, or a file. Nothing of it is sent before all of it is there.
@@ -27,17 +25,9 @@ type answer struct {
 	view    any           // what the page shows
 	refresh time.Duration // after which the page loads itself again, without script
 	to      string        // address to go to, as request.link returns it
-	file    *file
-}
-
-// file is what is sent as it is.
-type file struct {
-	kind   string // its media type
-	name   string // under which a browser stores it; without a name a browser shows it. Letters, digits and ". _ -" only
-	size   int64  // if known
-	cached bool   // it never changes
-	gzip   bool   // write writes gzip
-	write  func(io.Writer) error
+	file    *web.File
+	static  []byte // what is the same for everyone, and never changes
+	kind    string // its media type
 }
 
 // layout is what each page knows beside its view.
@@ -91,7 +81,14 @@ func redirect(w http.ResponseWriter, status int, to string) {
 func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	switch {
 	case a.file != nil:
-		return sendFile(w, r, a.file)
+		a.file.Send(w, r.http)
+		return nil
+	case a.static != nil:
+		w.Header().Set("Content-Type", a.kind)
+		w.Header().Set("Vary", "Accept-Encoding")
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		web.Send(w, r.http, http.StatusOK, a.static)
+		return nil
 	case a.to != "":
 		redirect(w, http.StatusSeeOther, a.to)
 		return nil
@@ -110,21 +107,10 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Vary", "Accept-Encoding, "+live)
-	if a.status == 0 {
-		a.status = http.StatusOK
-		tag := tagOf(body.Bytes())
-		h.Set("ETag", tag)
-		if r.http.Header.Get("If-None-Match") == tag {
-			w.WriteHeader(http.StatusNotModified)
-			return nil
-		}
+	if a.status == 0 && web.Unchanged(w, r.http, body.Bytes()) {
+		return nil
 	}
-	sent := packed.For(r.http, h, body.Bytes())
-	h.Set("Content-Length", strconv.Itoa(len(sent)))
-	w.WriteHeader(a.status)
-	if r.http.Method != http.MethodHead {
-		_, _ = w.Write(sent) // the reader may be gone
-	}
+	web.Send(w, r.http, max(a.status, http.StatusOK), body.Bytes())
 	return nil
 }
 
@@ -145,38 +131,6 @@ func (c *console) layout(r *request, a answer) layout {
 		}
 	}
 	return l
-}
-
-// sendFile sends a file. If it breaks off, the connection is cut, so that nothing takes the beginning for the whole.
-func sendFile(w http.ResponseWriter, r *request, f *file) error {
-	h := w.Header()
-	h.Set("Content-Type", f.kind)
-	if f.name != "" {
-		h.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
-	}
-	if f.gzip {
-		h.Set("Content-Encoding", "gzip")
-	}
-	if f.cached {
-		h.Set("Vary", "Accept-Encoding")
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	}
-	if f.size > 0 {
-		h.Set("Content-Length", strconv.FormatInt(f.size, 10))
-	}
-	w.WriteHeader(http.StatusOK)
-	if r.http.Method == http.MethodHead {
-		return nil
-	}
-	if err := f.write(w); err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	return nil
-}
-
-func tagOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return `"` + hex.EncodeToString(sum[:12]) + `"`
 }
 
 //go:embed templates/*.html
@@ -205,27 +159,15 @@ func hashOf(content []byte) string {
 
 // static answers with a style, a script or an icon. They are the same for everyone.
 func (c *console) static(r *request) (answer, error) {
-	var f file
-	var content []byte
 	switch r.http.PathValue("file") {
 	case styleName:
-		f.kind, content = "text/css; charset=utf-8", style
+		return answer{kind: "text/css; charset=utf-8", static: style}, nil
 	case scriptName:
-		f.kind, content = "text/javascript; charset=utf-8", script
+		return answer{kind: "text/javascript; charset=utf-8", static: script}, nil
 	case iconName:
-		f.kind, content = "image/svg+xml", icon
-	default:
-		return answer{}, noPage()
+		return answer{kind: "image/svg+xml", static: icon}, nil
 	}
-	if f.cached = true; packed.Takes(r.http) {
-		f.gzip, content = true, packed.Gzip(content)
-	}
-	f.size = int64(len(content))
-	f.write = func(w io.Writer) error {
-		_, err := io.Copy(w, bytes.NewReader(content))
-		return err
-	}
-	return answer{file: &f}, nil
+	return answer{}, noPage()
 }
 
 // parse reads the templates: each page has the layout and the parts.

@@ -84,16 +84,16 @@ func releasing(name, cause string) operate.Steering {
 		Hint: "The cause is repaired. The policy takes its letters again, but for those that came back."}
 }
 
-func (c *console) freeze(r *request) (answer, error) { return c.freezes(r, true) }
-func (c *console) thaw(r *request) (answer, error)   { return c.freezes(r, false) }
-
-func (c *console) freezes(r *request, freeze bool) (answer, error) {
-	name := r.http.PathValue("name")
-	act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
-	return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
-		_, err := c.desk.FreezePolicies(ctx, who, name, freeze)
-		return err
-	})
+// freezes makes the route that freezes a policy, or all of them, or thaws.
+func freezes(freeze bool) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) {
+		name := r.http.PathValue("name")
+		act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
+		return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
+			_, err := c.desk.FreezePolicies(ctx, who, name, freeze)
+			return err
+		})
+	}
 }
 
 func (c *console) unblock(r *request) (answer, error) {
@@ -136,13 +136,6 @@ type steering struct {
 	Again           bool // the form can be sent again
 }
 
-// The actions on a campaign. Each is a route of its own, with a right of its own.
-func (c *console) pause(r *request) (answer, error)   { return c.steer(r, "pause") }
-func (c *console) resume(r *request) (answer, error)  { return c.steer(r, "resume") }
-func (c *console) cancel(r *request) (answer, error)  { return c.steer(r, "cancel") }
-func (c *console) approve(r *request) (answer, error) { return c.steer(r, "approve") }
-func (c *console) setRate(r *request) (answer, error) { return c.steer(r, "rate") }
-
 // wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
 func wrongRate(typed string) string {
 	if typed == "" {
@@ -152,8 +145,12 @@ func wrongRate(typed string) string {
 	return wrong
 }
 
-// steer does an action, and goes to the campaign.
-func (c *console) steer(r *request, name string) (answer, error) {
+// steer makes the route that does an action, and goes to the campaign.
+func steer(s operate.Steering) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) { return c.steer(r, s) }
+}
+
+func (c *console) steer(r *request, s operate.Steering) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
@@ -161,7 +158,7 @@ func (c *console) steer(r *request, name string) (answer, error) {
 	id := r.http.PathValue("id")
 	reason := strings.TrimSpace(form.Get("reason"))
 	view := steering{
-		Action: actionOf(r, operate.SteeringOf(name), id), Reason: reason, WrongReason: wrongReason(reason),
+		Action: actionOf(r, s, id), Reason: reason, WrongReason: wrongReason(reason),
 		Back: r.link("campaigns/"+id, nil), Again: true,
 		RateField: formField{Name: "rate", Label: settingLabels["rate"], Value: strings.TrimSpace(form.Get("rate")),
 			Mode: "decimal", Required: true},

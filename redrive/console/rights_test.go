@@ -19,10 +19,9 @@ import (
 // rights are the least role of each route, and a path that it serves.
 var rights = rowsOf(map[Role]string{
 	nothing: "GET /static/{file}",
-	LookWithoutPayload: "GET / | GET /causes | GET /letters | GET /letters/{seq} | GET /letters/{seq}/json | GET /sequences | " +
+	LookWithoutPayload: "GET / | GET /causes | GET /letters | GET /letters/{seq} | GET /sequences | " +
 		"GET /sequences/{seq} | GET /campaigns | GET /campaigns/{id} | GET /discards/{id} | GET /restores/{id} | GET /audit | " +
-		"GET /audit/{file}",
-	Look: "GET /letters/{seq}/payload",
+		"GET /audit/audit.csv",
 	Operate: "POST /letters/{seq}/payload | POST /sequences/{seq}/release | POST /sequences/{seq}/skip | " +
 		"POST /sequences/{seq}/discard | POST /campaigns/{id}/pause | POST /campaigns/{id}/resume | POST /campaigns/{id}/rate | " +
 		"POST /campaigns/{id}/cancel | POST /policies/freeze | POST /policies/thaw | POST /policies/{name}/freeze | " +
@@ -39,7 +38,7 @@ type right struct {
 
 func rowsOf(routes map[Role]string) (rows []right) {
 	values := strings.NewReplacer("{seq}", "1", "{id}", "x", "{name}", "x", "{cause}", "9f3a",
-		"audit/{file}", "audit/audit.csv", "{file}", styleName)
+		"{file}", styleName)
 	for least, all := range routes {
 		for route := range strings.SplitSeq(all, " | ") {
 			method, path, _ := strings.Cut(route, " ")

@@ -33,8 +33,6 @@ var (
 	causesFields    = slices.Concat(filterFields, []string{fieldRows, fieldSkip})
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
 	auditFields     = operate.RecordFields
-	reasonForm      = []string{"reason"}
-	rateForm        = []string{"reason", "rate"}
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
 	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload"}, keyFields())
 	decisionForm    = slices.Concat(selectionFields, []string{"key", "reason"})
@@ -52,81 +50,67 @@ func unknown(q url.Values, fields []string) (name string, found bool) {
 
 // routes returns all routes. A route without a row in TestRights fails that test.
 func routes() []route {
-	return []route{
-		{name: "overview", method: http.MethodGet, pattern: "/", right: LookWithoutPayload, handle: (*console).overview,
-			nav: "Overview"},
-		{name: "causes", method: http.MethodGet, pattern: "/causes", right: LookWithoutPayload, handle: (*console).causes,
-			fields: causesFields, nav: "Causes"},
-		{name: "letters", method: http.MethodGet, pattern: "/letters", right: LookWithoutPayload,
-			handle: (*console).letters,
-			fields: lettersFields, nav: "Letters"},
-		{name: "letter", method: http.MethodGet, pattern: "/letters/{seq}", right: LookWithoutPayload,
-			handle: (*console).letter, fields: []string{"view"}},
-		{name: "payload", method: http.MethodGet, pattern: "/letters/{seq}/payload", right: Look,
-			handle: (*console).download},
-		{name: "unmasked", method: http.MethodPost, pattern: "/letters/{seq}/payload", right: Operate,
-			handle: (*console).downloadUnmasked, form: reasonForm},
-		{name: "export", method: http.MethodGet, pattern: "/letters/{seq}/json", right: LookWithoutPayload,
-			handle: (*console).export},
-		{name: "sequences", method: http.MethodGet, pattern: "/sequences", right: LookWithoutPayload,
-			handle: (*console).sequences, fields: []string{"rows"}, nav: "Sequences"},
-		{name: "sequence", method: http.MethodGet, pattern: "/sequences/{seq}", right: LookWithoutPayload,
-			handle: (*console).sequence},
-		{name: "release", method: http.MethodPost, pattern: "/sequences/{seq}/release", right: Operate,
-			handle: (*console).releaseSequence, form: reasonForm},
-		{name: "skip", method: http.MethodPost, pattern: "/sequences/{seq}/skip", right: Operate,
-			handle: (*console).skipSequence, form: reasonForm},
-		{name: "drop", method: http.MethodPost, pattern: "/sequences/{seq}/discard", right: Operate,
-			handle: (*console).dropSequence, form: reasonForm},
-		{name: "campaigns", method: http.MethodGet, pattern: "/campaigns", right: LookWithoutPayload,
-			handle: (*console).campaignList, fields: []string{"state", "before", "before-id"}, nav: "Campaigns"},
-		{name: "campaign", method: http.MethodGet, pattern: "/campaigns/{id}", right: LookWithoutPayload,
-			handle: (*console).campaign},
-		{name: "pause", method: http.MethodPost, pattern: "/campaigns/{id}/pause", right: Operate, handle: (*console).pause,
-			form: reasonForm},
-		{name: "resume", method: http.MethodPost, pattern: "/campaigns/{id}/resume", right: Operate,
-			handle: (*console).resume, form: reasonForm},
-		{name: "rate", method: http.MethodPost, pattern: "/campaigns/{id}/rate", right: Operate, handle: (*console).setRate,
-			form: rateForm},
-		{name: "cancel", method: http.MethodPost, pattern: "/campaigns/{id}/cancel", right: Operate,
-			handle: (*console).cancel, within: 2 * operate.Starting, form: reasonForm},
-		{name: "approve", method: http.MethodPost, pattern: "/campaigns/{id}/approve", right: Approve,
-			handle: (*console).approve, form: reasonForm},
-		{name: "freeze", method: http.MethodPost, pattern: "/policies/freeze", right: Operate, handle: (*console).freeze,
-			form: reasonForm},
-		{name: "thaw", method: http.MethodPost, pattern: "/policies/thaw", right: Operate, handle: (*console).thaw,
-			form: reasonForm},
-		{name: "freeze", method: http.MethodPost, pattern: "/policies/{name}/freeze", right: Operate,
-			handle: (*console).freeze, form: reasonForm},
-		{name: "thaw", method: http.MethodPost, pattern: "/policies/{name}/thaw", right: Operate, handle: (*console).thaw,
-			form: reasonForm},
-		{name: "unblock", method: http.MethodPost, pattern: "/policies/{name}/{cause}/release", right: Operate,
-			handle: (*console).unblock, form: reasonForm},
-		{name: "redrive", method: http.MethodGet, pattern: "/redrive", right: Operate, handle: (*console).redriveForm,
-			fields: countedFields},
-		{name: "redrive", method: http.MethodPost, pattern: "/redrive", right: Operate, handle: (*console).redrive,
-			body: maxEditForm, within: 2 * operate.Starting, form: redriveForm},
-		{name: "edit", method: http.MethodGet, pattern: "/letters/{seq}/edit", right: Operate, handle: (*console).editForm},
-		{name: "edit", method: http.MethodPost, pattern: "/letters/{seq}/edit", right: Operate, handle: (*console).edit,
-			body: maxEditForm, within: 2 * operate.Starting, form: editForm},
-		{name: "discard", method: http.MethodGet, pattern: "/discard", right: Operate, handle: (*console).discardForm,
-			fields: countedFields},
-		{name: "discard", method: http.MethodPost, pattern: "/discard", right: Operate, handle: (*console).discard,
-			within: 2 * stepTime, form: decisionForm},
-		{name: "discarded", method: http.MethodGet, pattern: "/discards/{id}", right: LookWithoutPayload,
-			handle: (*console).discarded, fields: countedFields},
+	get := func(name, pattern string, handle func(*console, *request) (answer, error), fields ...string) route {
+		return route{name: name, method: http.MethodGet, pattern: pattern, right: LookWithoutPayload, handle: handle, fields: fields}
+	}
+	post := func(name, pattern string, handle func(*console, *request) (answer, error), form ...string) route {
+		return route{name: name, method: http.MethodPost, pattern: pattern, right: Operate, handle: handle, form: form}
+	}
+	act := func(name, pattern string, handle func(*console, *request) (answer, error)) route {
+		return post(name, pattern, handle, "reason")
+	}
+	// both are the page of a form, and what the form sends
+	both := func(name, pattern string, show, send func(*console, *request) (answer, error), fields, form []string, body int64,
+		within time.Duration) []route {
+		page, sent := get(name, pattern, show, fields...), post(name, pattern, send, form...)
+		page.right, sent.body, sent.within = Operate, body, within
+		return []route{page, sent}
+	}
+	all := slices.Concat([]route{
+		get("overview", "/", (*console).overview),
+		get("causes", "/causes", (*console).causes, causesFields...),
+		get("letters", "/letters", (*console).letters, lettersFields...),
+		get("letter", "/letters/{seq}", (*console).letter, "view"),
+		act("unmasked", "/letters/{seq}/payload", (*console).downloadUnmasked),
+		get("sequences", "/sequences", (*console).sequences, "rows"),
+		get("sequence", "/sequences/{seq}", (*console).sequence),
+		get("campaigns", "/campaigns", (*console).campaignList, "state", "before", "before-id"),
+		get("campaign", "/campaigns/{id}", (*console).campaign),
+		act("freeze", "/policies/freeze", freezes(true)),
+		act("thaw", "/policies/thaw", freezes(false)),
+		act("freeze", "/policies/{name}/freeze", freezes(true)),
+		act("thaw", "/policies/{name}/thaw", freezes(false)),
+		act("unblock", "/policies/{name}/{cause}/release", (*console).unblock),
+		get("discarded", "/discards/{id}", decidedPageOf(discards), countedFields...),
 		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate,
-			handle: (*console).undoDiscard, within: 2 * stepTime, form: reasonForm},
-		{name: "restore", method: http.MethodGet, pattern: "/restore", right: Operate, handle: (*console).restoreForm,
-			fields: countedFields},
-		{name: "restore", method: http.MethodPost, pattern: "/restore", right: Operate, handle: (*console).restore,
-			within: 2 * stepTime, form: decisionForm},
-		{name: "waiting", method: http.MethodGet, pattern: "/restores/{id}", right: LookWithoutPayload,
-			handle: (*console).restored, fields: countedFields},
-		{name: "audit", method: http.MethodGet, pattern: "/audit", right: LookWithoutPayload, handle: (*console).audit,
-			fields: auditFields, nav: "Audit"},
-		{name: "audit", method: http.MethodGet, pattern: "/audit/{file}", right: LookWithoutPayload,
+			handle: (*console).undoDiscard, within: 2 * stepTime, form: []string{"reason"}},
+		get("waiting", "/restores/{id}", decidedPageOf(restores), countedFields...),
+		get("audit", "/audit", (*console).audit, auditFields...),
+		{name: "audit", method: http.MethodGet, pattern: "/audit/audit.csv", right: LookWithoutPayload,
 			handle: (*console).exportAudit, within: exporting, fields: auditFields},
 		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
+	},
+		both("redrive", "/redrive", (*console).redriveForm, (*console).redrive, countedFields, redriveForm, maxEditForm,
+			2*operate.Starting),
+		both("edit", "/letters/{seq}/edit", (*console).editForm, (*console).edit, nil, editForm, maxEditForm, 2*operate.Starting),
+		both("discard", "/discard", decisionFormOf(discards), decide(discards), countedFields, decisionForm, 0, 2*stepTime),
+		both("restore", "/restore", decisionFormOf(restores), decide(restores), countedFields, decisionForm, 0, 2*stepTime))
+	for _, s := range operate.Steerings {
+		one := act(s.Name, "/campaigns/{id}/"+s.Name, steer(s))
+		if one.right, one.within = Role(s.Least()), 2*operate.Starting; s.Rated {
+			one.form = append(one.form, "rate")
+		}
+		all = append(all, one)
 	}
+	for _, s := range sequenceSteps {
+		all = append(all, act(s.route, "/sequences/{seq}/"+s.Name, decideSequence(s.what)))
+	}
+	for i := range all {
+		all[i].nav = navigation[all[i].pattern]
+	}
+	return all
 }
+
+// navigation names the pages that stand in the navigation, in the order of routes.
+var navigation = map[string]string{"/": "Overview", "/causes": "Causes", "/letters": "Letters", "/sequences": "Sequences",
+	"/campaigns": "Campaigns", "/audit": "Audit"}

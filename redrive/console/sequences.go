@@ -6,12 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const (
@@ -26,6 +22,7 @@ func (c *console) sequences(r *request) (answer, error) {
 	all, err := c.desk.Sequences(r.http.Context(), show)
 	v := sequenceList{Look: r.person.Role >= Look}
 	for _, p := range all {
+		p = c.desk.Parked(r.who(""), p)
 		v.Rows = append(v.Rows, sequenceRow{p, keyOf(p), operate.Waiting(p), r.link("sequences/"+id(p.Seq), nil)})
 	}
 	if v.Cut = len(all) == show; v.Cut && show < mostSequences {
@@ -58,10 +55,10 @@ func keyOf(p sequence.Parked) string {
 func (c *console) sequence(r *request) (answer, error) { return c.sequencePage(r, "", problem{}) }
 
 type sequencePage struct {
-	sequenceRow
+	operate.SequenceData
+	Name, State           string
+	Failed                operate.ParkedData // the first message, with its failure
 	Look                  bool
-	Failure               poison.Failure // of the first message
-	Messages              []sequence.Message
 	More                  int // messages that are not shown
 	Actions               []action
 	Problem, Detail       string
@@ -77,15 +74,11 @@ func (c *console) sequencePage(r *request, typed string, p problem) (answer, err
 	if errors.Is(err, sequence.ErrNotParked) {
 		return answer{}, notFound("No message waits under this number. It was handled, or given up, meanwhile.")
 	}
-	v := sequencePage{sequenceRow: sequenceRow{first, keyOf(first), operate.Waiting(first), ""}, Look: r.person.Role >= Look,
-		Messages: all, More: first.Messages - len(all), Problem: p.text, Detail: p.detail, Typed: typed,
+	v := sequencePage{SequenceData: c.desk.SequenceOf(r.who(""), first, all), State: operate.Waiting(first),
+		Look: r.person.Role >= Look, More: first.Messages - len(all), Problem: p.text, Detail: p.detail, Typed: typed,
 		List: r.link("sequences", nil), OnRecord: r.link("audit", map[string][]string{"kind": {"sequence"}})}
-	if len(all) > 0 {
-		head := message.NewMessage(all[0].ID, nil)
-		head.Metadata = all[0].Metadata
-		if inside.Poison.IsLetter(head) { // RabbitMQ's x-death says nothing of a live message
-			v.Failure = poison.Read(head).Failure
-		}
+	if v.Name = keyOf(v.Parked); len(v.Waiting) > 0 {
+		v.Failed = v.Waiting[0]
 	}
 	if err == nil && first.Decided == "" {
 		for _, s := range sequenceSteps {
@@ -114,15 +107,11 @@ var sequenceSteps = []sequenceStep{
 		"of the key goes on. This cannot be undone.", Danger: true}, "drop", sequence.Discard},
 }
 
-func (c *console) releaseSequence(r *request) (answer, error) {
-	return c.decideSequence(r, sequence.Release)
-}
-func (c *console) skipSequence(r *request) (answer, error) { return c.decideSequence(r, sequence.Skip) }
-func (c *console) dropSequence(r *request) (answer, error) {
-	return c.decideSequence(r, sequence.Discard)
+// decideSequence makes the route that writes a decision down, and goes to the key.
+func decideSequence(what sequence.Decision) func(*console, *request) (answer, error) {
+	return func(c *console, r *request) (answer, error) { return c.decideSequence(r, what) }
 }
 
-// decideSequence writes a decision down, and goes to the key.
 func (c *console) decideSequence(r *request, what sequence.Decision) (answer, error) {
 	form, err := r.form()
 	if err != nil {

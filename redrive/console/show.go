@@ -23,6 +23,7 @@ const maxShown = 200
 func (c *console) functions() template.FuncMap {
 	return template.FuncMap{
 		"status":  operate.StatusWords,
+		"outcome": operate.OutcomeWords,
 		"say":     say,
 		"letters": lettersOf,
 		"n":       grouped[int],

@@ -3,16 +3,14 @@
 package operator
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"time"
 )
 
 // client speaks to the API as one person.
@@ -69,54 +67,19 @@ func (c client) do(ctx context.Context, method, path, key string, body, into any
 	return json.Unmarshal(read, into)
 }
 
-// watch passes on each state of a campaign, until see is content or the campaign has ended.
+// watch looks at a campaign every second, until see is content with its state.
 func (c client) watch(ctx context.Context, id string, see func(campaign) (enough bool)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	for again := true; again; {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"campaigns/"+id+"/stream", http.NoBody)
-		if err != nil {
+	for {
+		var now campaign
+		if err := c.get(ctx, "campaigns/"+id, &now); err != nil || see(now) {
 			return err
 		}
-		request.Header.Set("Authorization", "Bearer "+c.token)
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		again, err = events(answer, see)
-		if err = errors.Join(err, answer.Body.Close()); err != nil {
-			return err
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
 		}
 	}
-	return nil
-}
-
-// events reads a stream of events. It reports whether to ask again: the time of a stream is bounded.
-func events(answer *http.Response, see func(campaign) bool) (again bool, err error) {
-	if answer.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("watch a campaign: status %d", answer.StatusCode)
-	}
-	lines, kind := bufio.NewScanner(answer.Body), ""
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if of, is := strings.CutPrefix(lines.Text(), "event: "); is {
-			kind = of
-		}
-		data, is := strings.CutPrefix(lines.Text(), "data: ")
-		switch {
-		case is && kind == "end":
-			return strings.Contains(data, "again"), nil
-		case is && kind == "campaign":
-			var now campaign
-			if err := json.Unmarshal([]byte(data), &now); err != nil {
-				return false, err
-			}
-			if see(now) {
-				return false, nil
-			}
-		}
-	}
-	return lines.Err() == nil, lines.Err()
 }
 
 // newKey is a UUID.

@@ -33,6 +33,11 @@ type (
 	object = map[string]any
 )
 
+// ended reports whether the campaign has ended, and all of it was heard of.
+func (c campaign) ended() bool {
+	return c.State == "cancelled" || c.State == "finished" && c.NotHeard == 0
+}
+
 // night is one incident.
 type night struct {
 	ann, bob client
@@ -92,7 +97,7 @@ func (n *night) tooEarly(ctx context.Context) error {
 	if err := n.ann.post(ctx, "campaigns", chosen, &c); err != nil {
 		return err
 	}
-	if err := n.ann.watch(ctx, c.ID, func(now campaign) bool { c = now; return now.State == "paused" }); err != nil {
+	if err := n.ann.watch(ctx, c.ID, func(now campaign) bool { c = now; return now.State == "paused" || now.ended() }); err != nil {
 		return err
 	}
 	if n.FailedAgain = c.FailedAgain; c.State != "paused" || c.FailedAgain == 0 {
@@ -135,7 +140,7 @@ func (n *night) bringBack(ctx context.Context) error {
 // through waits until a campaign is through, and all of it was heard of.
 func (n *night) through(ctx context.Context, id string) error {
 	var c campaign
-	if err := n.ann.watch(ctx, id, func(now campaign) bool { c = now; return false }); err != nil {
+	if err := n.ann.watch(ctx, id, func(now campaign) bool { c = now; return now.ended() }); err != nil {
 		return err
 	}
 	if c.State != "finished" || c.Redriven != c.Selected || c.Succeeded != c.Redriven {

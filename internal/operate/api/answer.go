@@ -1,57 +1,37 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/operate/packed"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// answer is what a route gives: JSON, bytes, or a stream. Nothing of JSON is sent before all of it is there.
+// answer is what a route gives: JSON, or bytes. Nothing of JSON is sent before all of it is there.
 type answer struct {
 	status   int // if not 200
 	json     any
 	location string // within the API
 	next     string // the cursor of the next page
-	file     *file
-	stream   func(http.ResponseWriter)
-}
-
-// file is bytes that are sent as they are.
-type file struct {
-	kind  string // the media type
-	name  string // under which a browser stores it
-	size  int    // if known
-	write func(io.Writer) error
+	file     *web.File
 }
 
 // send sends an answer. An error means that nothing was sent.
 func (h *Handler) send(r *request, a answer) error {
-	switch {
-	case a.stream != nil:
-		a.stream(r.writer)
+	if a.file != nil {
+		a.file.Send(r.writer, r.http)
 		return nil
-	case a.file != nil:
-		return r.sendFile(a.file)
 	}
 	body, err := json.Marshal(a.json)
 	if err != nil {
@@ -65,17 +45,10 @@ func (h *Handler) send(r *request, a answer) error {
 	if a.next != "" {
 		header.Set("Link", "<"+r.nextPage(a.next)+`>; rel="next"`)
 	}
-	status := max(a.status, http.StatusOK)
-	if r.http.Method != post {
-		tag := tagOf(body)
-		header.Set("ETag", tag)
-		if matches(r.http.Header.Get("If-None-Match"), tag) {
-			r.writer.WriteHeader(http.StatusNotModified)
-			return nil
-		}
-	}
 	header.Set("Vary", "Accept-Encoding")
-	r.write(status, packed.For(r.http, header, append(body, '\n')))
+	if r.http.Method == post || !web.Unchanged(r.writer, r.http, body) {
+		web.Send(r.writer, r.http, max(a.status, http.StatusOK), append(body, '\n'))
+	}
 	return nil
 }
 
@@ -83,15 +56,6 @@ func (h *Handler) send(r *request, a answer) error {
 type unwritable struct{ error }
 
 func (u *unwritable) Unwrap() error { return u.error }
-
-// write sends a body, if the method has one.
-func (r *request) write(status int, body []byte) {
-	r.writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	r.writer.WriteHeader(status)
-	if r.http.Method != http.MethodHead {
-		_, _ = r.writer.Write(body) // the reader may be gone
-	}
-}
 
 // nextPage is the address of the next page of a list, relative to the one that was asked for.
 func (r *request) nextPage(cursor string) string {
@@ -102,48 +66,6 @@ func (r *request) nextPage(cursor string) string {
 	q.Del("after")
 	q.Set("cursor", cursor)
 	return "?" + q.Encode()
-}
-
-// sendFile sends a file. If it breaks off, the connection is cut, so that nothing takes the beginning for the whole.
-func (r *request) sendFile(f *file) error {
-	header := r.writer.Header()
-	header.Set("Content-Type", f.kind)
-	header.Set("Content-Disposition", `attachment; filename="`+f.name+`"`)
-	if f.size > 0 {
-		header.Set("Content-Length", strconv.Itoa(f.size))
-	}
-	r.writer.WriteHeader(http.StatusOK)
-	if r.http.Method == http.MethodHead {
-		return nil
-	}
-	if err := f.write(r.writer); err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	return nil
-}
-
-// bytesOf are bytes as a file.
-func bytesOf(kind, name string, body []byte) answer {
-	return answer{file: &file{kind: kind, name: name, size: len(body), write: func(w io.Writer) error {
-		_, err := io.Copy(w, bytes.NewReader(body))
-		return err
-	}}}
-}
-
-// tagOf is the weak tag of an answer.
-func tagOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return `W/"` + hex.EncodeToString(sum[:12]) + `"`
-}
-
-// matches reports whether a list of tags has one.
-func matches(list, tag string) bool {
-	for _, one := range strings.Split(list, ",") {
-		if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == strings.TrimPrefix(tag, "W/") {
-			return true
-		}
-	}
-	return false
 }
 
 // problemType is the media type of problem details.
@@ -184,9 +106,8 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	if r.person.Right >= operate.Act {
 		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
-	p, wrong, forbidden := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*operate.Forbidden)(nil)
+	p, wrong, broken := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*unwritable)(nil)
 	more, changed, refused := (*operate.MoreMatch)(nil), (*operate.Changed)(nil), (*web.Refusal)(nil)
-	large, panicked, broken := (*http.MaxBytesError)(nil), (*classify.PanicError)(nil), (*unwritable)(nil)
 	is := func(status int, kind, title, detail string) *operate.Problem {
 		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
 	}
@@ -202,8 +123,6 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 				Remedy: wrong.Remedy}}
 		}
 		return p
-	case errors.As(err, &forbidden):
-		return is(http.StatusForbidden, operate.ProblemForbidden, "Not allowed", forbidden.Why)
 	case errors.As(err, &more):
 		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.",
 			more.Now))
@@ -216,34 +135,25 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	case errors.Is(err, campaigns.ErrRequest):
 		return is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done",
 			h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText)))
-	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
-		return missing("What you look for is not there. It may have been purged, or it belongs to another service.")
-	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
-		if said == "" {
-			said = "Look at the present state, and decide again."
-		}
-		return conflict("Nothing was changed. " + said)
-	case errors.As(err, &large):
-		return is(http.StatusRequestEntityTooLarge, operate.ProblemTooLarge, "Too large",
-			fmt.Sprintf("The body may have at most %d bytes.", large.Limit))
-	case errors.As(err, &panicked):
-		return is(http.StatusInternalServerError, operate.ProblemFailed, "The request failed",
-			"This is a fault of the console. The log of the service says more.")
 	case errors.As(err, &broken):
 		return is(http.StatusInternalServerError, operate.ProblemFailed, "The answer cannot be written",
 			strings.TrimSpace("It has a value that JSON does not have. The log of the service says more. "+said))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return is(http.StatusRequestTimeout, operate.ProblemSlow, "This takes too long",
 			"The body did not arrive in time. Nothing was changed. Send it again.")
-	case errors.Is(err, context.DeadlineExceeded):
-		return is(http.StatusServiceUnavailable, operate.ProblemTimeout, "This takes too long",
-			fmt.Sprintf("The database had no answer within %v. Choose fewer letters, or try again.", h.Timeout))
 	}
-	detail := "The dead letters are safe where they are. Try again: with the same Idempotency-Key it is done once."
+	p = web.Explain(err, h.Front.Timeout())
+	switch p.Type {
+	case operate.ProblemUnavailable:
+		p.Detail += " Try again: with the same Idempotency-Key it is done once."
+	case operate.ProblemChanged:
+	default:
+		return p
+	}
 	if said != "" {
-		detail += " The error: " + said
+		p.Detail += " The error: " + said
 	}
-	return is(http.StatusServiceUnavailable, operate.ProblemUnavailable, "The database does not answer", detail)
+	return p
 }
 
 // fail answers with problem details.
@@ -257,7 +167,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *request, err error) {
 	if p.Status >= http.StatusInternalServerError {
 		h.log(r, err)
 	}
-	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
+	if p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
 	body, err := json.Marshal(p)

@@ -37,32 +37,23 @@ const (
 // Handler answers programs. It is safe for concurrent use. It keeps nothing between requests.
 type Handler struct {
 	Desk *operate.Desk
-	// The person of a request, without a reason, and a note about the person.
-	Who func(*http.Request) (who operate.Person, note string, err error)
-	// Origin returns an error for a request that a page of another site sends.
-	Origin func(*http.Request) error
+	// Front is what the pages ask too.
+	Front *web.Front
 	// Breakers returns the handlers whose messages are held. Default: none are known.
 	Breakers func() []breaker.Status
-	// Await bounds the time in which a body arrives. The returned function is called when all of it was read.
-	Await    func(http.ResponseWriter, *http.Request) (arrived func())
 	Logger   watermill.LoggerAdapter
-	Now      func() time.Time
-	Timeout  time.Duration // of one request, with all its queries
 	Counting time.Duration // of the number of letters of a decision
 	Step     time.Duration // of one request that discards letters, or restores them
 	Planned  int           // letters that a plan looks at, or 0 for all
 
-	streams chan struct{} // a place for each stream
-	serve   http.Handler
+	serve http.Handler
 }
 
 // New returns a Handler that has its routes.
 func New(with Handler) *Handler {
 	h := &with
-	h.streams = make(chan struct{}, mostStreams)
 	face := web.Face[route]{
-		Front: &web.Front{Who: h.Who, Origin: h.Origin, Await: h.Await, Now: h.Now,
-			Timeout: func() time.Duration { return h.Timeout }},
+		Front: h.Front,
 		Of: func(r *route) web.Route {
 			return web.Route{Method: r.method, Pattern: r.pattern, Right: r.right, Query: r.query, Body: r.most, Within: r.within}
 		},
@@ -80,12 +71,14 @@ func New(with Handler) *Handler {
 // Local returns the API for one person in the same process, who may do all and waits as long as it takes.
 func Local(desk *operate.Desk, name string) *Handler {
 	const ever = 365 * 24 * time.Hour
-	return New(Handler{Desk: desk, Logger: watermill.NopLogger{}, Now: time.Now, Timeout: ever, Counting: ever, Step: ever,
+	return New(Handler{Desk: desk, Logger: watermill.NopLogger{}, Counting: ever, Step: ever, Front: &web.Front{
 		Who: func(*http.Request) (operate.Person, string, error) {
 			return operate.Person{Name: name, Right: operate.Approve}, "", nil
 		},
-		Origin: func(*http.Request) error { return nil },
-		Await:  func(http.ResponseWriter, *http.Request) func() { return func() {} }})
+		Origin:  func(*http.Request) error { return nil },
+		Await:   func(http.ResponseWriter, *http.Request) func() { return func() {} },
+		Now:     time.Now,
+		Timeout: func() time.Duration { return ever }}})
 }
 
 // request is a request on its way.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 )
 
 // exporting is how long an export may take.
@@ -59,7 +60,7 @@ func (h *Handler) export(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{file: &file{kind: "application/jsonl", name: "audit.jsonl", write: func(w io.Writer) error {
+	return answer{file: &web.File{Kind: "application/jsonl", Name: "audit.jsonl", Write: func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, 64<<10)
 		lines := json.NewEncoder(out)
 		err := each(func(e operate.EventData) error { return lines.Encode(e) })

@@ -33,7 +33,7 @@ func (h *Handler) decision(r *request, what operate.Decision, id string, complet
 		return answer{}, missing("No letter was changed by this request.")
 	}
 	e := h.Desk.Events(r.person, events)[0]
-	v := operate.DecidedData{ID: id, By: e.By, Reason: e.Reason, At: operate.Stamp(e.At), Complete: complete}
+	v := operate.DecidedData{ID: id, By: e.By, Reason: e.Reason, At: e.At, Complete: complete}
 	ctx, cancel := context.WithTimeout(r.http.Context(), h.Counting)
 	defer cancel()
 	if n := h.Desk.Count(ctx, operate.Selection{Filter: what.Of(id)}); n.Known() {

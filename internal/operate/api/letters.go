@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -106,7 +107,7 @@ func (h *Handler) count(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.http.Context(), h.Timeout/4)
+	ctx, cancel := context.WithTimeout(r.http.Context(), h.Front.Timeout()/4)
 	defer cancel()
 	s, err := h.Desk.Freeze(ctx, f)
 	v := operate.CountData{MaxSeq: s.Filter.MaxSeq}
@@ -221,5 +222,5 @@ func (h *Handler) unmasked(r *request) (answer, error) {
 }
 
 func exactBytes(l operate.Letter) answer {
-	return bytesOf("application/octet-stream", "letter-"+strconv.FormatInt(l.Seq, 10)+".bin", l.Original.Payload)
+	return answer{file: web.Bytes("letter-"+strconv.FormatInt(l.Seq, 10)+".bin", l.Original.Payload)}
 }

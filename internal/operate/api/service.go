@@ -70,7 +70,7 @@ func (h *Handler) health(r *request) (answer, error) {
 		v.Campaigns[string(state)] = n
 	}
 	if len(first) > 0 {
-		v.OldestFailedAt = operate.Stamp(first[0].FirstFailedAt)
+		v.OldestFailedAt = h.Desk.Head(first[0]).FirstFailedAt
 	}
 	return answer{json: v}, nil
 }

@@ -2,9 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -135,38 +133,6 @@ func TestAway(t *testing.T) {
 		}
 		testkit.Check(t, r.Header.Get("Retry-After") == "5", "%s: %v", path, r.Header)
 	}
-}
-
-// Feature V13: streams are bounded in number, and end with their reader.
-func TestStreams(t *testing.T) {
-	d := newDesk(t, func(c *console.Config) { c.Breakers = nil })
-	fixture.Publish(t, d.store, "orders.dlq", fixture.Several(3)...)
-	c := d.started()
-	server := httptest.NewServer(d.console)
-	defer server.Close()
-	at := server.URL + api.Prefix + "/campaigns/" + c + "/stream"
-	var open []*http.Response
-	client := server.Client()
-	for {
-		r := testkit.Must(client.Get(at))
-		if r.StatusCode != http.StatusOK {
-			text := testkit.Must(io.ReadAll(r.Body))
-			testkit.NoError(t, r.Body.Close())
-			testkit.Check(t, r.StatusCode == http.StatusServiceUnavailable &&
-				strings.Contains(string(text), operate.ProblemBusy) && len(open) == 32,
-				"after %d streams: status %d: %s", len(open), r.StatusCode, text)
-			break
-		}
-		open = append(open, r)
-	}
-	for _, r := range open {
-		testkit.NoError(t, r.Body.Close())
-	}
-	testkit.Eventually(t, "places of the streams that ended", func() bool {
-		r := testkit.Must(client.Get(at))
-		defer func() { _ = r.Body.Close() }()
-		return r.StatusCode == http.StatusOK
-	})
 }
 
 // Feature V13: a time that no clock has hides no key, and an answer that JSON does not have is no fault of the database.

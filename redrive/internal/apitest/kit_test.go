@@ -157,9 +157,3 @@ func secrets(l *poison.Letter) {
 	}
 	l.Failure.History = []classify.Attempt{{At: fixture.FailedAt, Error: "password=hunter2"}}
 }
-
-// started is a campaign that nothing works on.
-func (d *desk) started() (id string) {
-	d.t.Helper()
-	return read[operate.CampaignData](d.t, d.post("/campaigns", fields{"filter": fields{}, "reason": "INC-7"}).want(d.t, http.StatusCreated)).ID
-}

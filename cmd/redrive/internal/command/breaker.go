@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
 func (a *app) breaker() *cobra.Command {
@@ -30,65 +30,24 @@ in all instances within seconds, and ends by close alone.`,
 	return cmd
 }
 
-// outages opens what the breakers share. Looking makes no table.
-func (a *app) outages(ctx context.Context) (*sqlshare.Store, error) {
-	db, err := a.database(ctx)
-	if err == nil {
-		err = connect.Require(ctx, db, "outages")
-	}
+// heldHandlers are the handlers whose messages are held in all instances, or those that the process holds that answers
+// over an API, if the instances share nothing.
+func (a *app) heldHandlers(ctx context.Context) (v operate.BreakersData, err error) {
+	d, err := a.sharedDesk(ctx)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	return sqlshare.NewStore(ctx, db, a.settings.service)
+	if err = d.Get(ctx, &v, nil, "outages"); errors.Is(err, operate.ErrNoOutages) && d.bare == nil {
+		err = d.Get(ctx, &v, nil, "breakers")
+	}
+	return v, err
 }
 
-// heldHandlers are the handlers whose messages are held in all instances.
-func (a *app) heldHandlers(ctx context.Context) ([]breaker.Status, error) {
-	if a.settings.url != "" {
-		d, err := a.remote(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return d.Outages(ctx)
-	}
-	store, err := a.outages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return store.List(ctx)
-}
-
-// holder opens what holds messages of handlers. The freeze is on record, if the letters are in the database too.
-func (a *app) holder(ctx context.Context) (func(handler, reason string, hold bool) (bool, error), error) {
-	var d *desk
-	if a.settings.url != "" {
-		over, err := a.remote(ctx)
-		if err != nil {
-			return nil, err
-		}
-		d = over
-	} else {
-		shared, err := a.outages(ctx)
-		if err != nil {
-			return nil, err
-		}
-		store, err := a.emptyStore(ctx)
-		if errors.Is(err, connect.ErrMissing) {
-			return func(handler, reason string, hold bool) (bool, error) {
-				if hold {
-					return true, shared.Freeze(ctx, handler, reason, a.settings.by)
-				}
-				return shared.Release(ctx, handler, reason, a.settings.by)
-			}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		d = a.here(store, nil)
-	}
-	return func(handler, reason string, hold bool) (bool, error) {
-		return d.Hold(ctx, a.person(reason), handler, hold)
-	}, nil
+// hold freezes a handler, or all without a name, or ends that.
+func (a *app) hold(ctx context.Context, d *desk, args []string, reason, what string) (v operate.HandlerChanged, err error) {
+	body := operate.HandlerBody{ReasonBody: why(reason), Handler: strings.Join(args, ""), All: len(args) == 0}
+	err = d.act(ctx, &v, body, "outages", what)
+	return v, err
 }
 
 func (a *app) breakerList() *cobra.Command {
@@ -98,15 +57,15 @@ func (a *app) breakerList() *cobra.Command {
 		Example: "  redrive breaker list --json",
 		Args:    arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := a.heldHandlers(cmd.Context())
+			v, err := a.heldHandlers(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if len(all) == 0 {
+			if len(v.Breakers) == 0 {
 				a.screen.Note("no outage and no freeze: all messages pass")
 				return nil
 			}
-			return a.outageTable(all)
+			return a.outageTable(v.Breakers)
 		},
 	}
 }
@@ -152,21 +111,21 @@ as usual. Without HANDLER it freezes every handler.`,
 			if reason == "" {
 				return wrong("--reason is empty: say why, for those who look at the breaker later")
 			}
-			set, err := a.holder(cmd.Context())
+			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			handler := handlerOf(args)
 			if !yes {
-				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(handler),
+				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(strings.Join(args, "")),
 					a.owner()); err != nil {
 					return err
 				}
 			}
-			if _, err := set(handler, reason, true); err != nil {
+			v, err := a.hold(cmd.Context(), d, args, reason, "freeze")
+			if err != nil {
 				return err
 			}
-			return a.froze(handler, "frozen")
+			return a.froze(v)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the breaker later (required)")
@@ -183,19 +142,18 @@ func (a *app) breakerClose() *cobra.Command {
 		Example: "  redrive breaker close billing",
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := a.holder(cmd.Context())
+			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			handler := handlerOf(args)
-			released, err := set(handler, cmp.Or(reason, "released"), false)
+			v, err := a.hold(cmd.Context(), d, args, cmp.Or(reason, "released"), "release")
 			if err != nil {
 				return err
 			}
-			if !released {
-				return none("%s of %s: there is no freeze; redrive breaker list shows all", named(handler), a.owner())
+			if !v.Changed {
+				return none("%s of %s: there is no freeze; redrive breaker list shows all", named(v.Handler), a.owner())
 			}
-			return a.froze(handler, "released")
+			return a.froze(v)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the log of the instances")
@@ -203,22 +161,12 @@ func (a *app) breakerClose() *cobra.Command {
 }
 
 // froze says what became of a freeze.
-func (a *app) froze(handler, state string) error {
+func (a *app) froze(v operate.HandlerChanged) error {
 	if a.json {
-		return a.screen.JSON(struct {
-			Handler string `json:"handler"`
-			State   string `json:"state"`
-		}{handler, state})
+		return a.screen.JSON(v)
 	}
-	a.screen.Line("%s of %s: %s", named(handler), a.owner(), state)
+	a.screen.Line("%s of %s: %s", named(v.Handler), a.owner(), v.State)
 	return nil
-}
-
-func handlerOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
 }
 
 func named(handler string) string {

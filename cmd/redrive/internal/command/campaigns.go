@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -23,21 +24,20 @@ const campaignTables = "campaign*"
 const mostCampaigns = 1000
 
 // campaignOf finds a campaign by the first characters of its id.
-func campaignOf(ctx context.Context, d *desk, begin string) (campaigns.Campaign, error) {
-	if c, err := d.CampaignByID(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
+func campaignOf(ctx context.Context, d *desk, begin string) (c operate.CampaignData, err error) {
+	if v, err := d.Campaign(ctx, begin); err == nil || !errors.Is(err, campaigns.ErrNotFound) {
+		return v.CampaignData, err
+	}
+	found, err := d.campaigns(ctx, url.Values{"begins": {begin}})
+	switch {
+	case err != nil:
 		return c, err
+	case len(found) == 0:
+		return c, none("no campaign has the id %q: redrive campaigns lists them", begin)
+	case len(found) > 1:
+		return c, wrong("%d campaigns begin with %q: give more of the id", len(found), begin)
 	}
-	found, err := d.CampaignsBegin(ctx, begin)
-	if err != nil {
-		return campaigns.Campaign{}, err
-	}
-	switch len(found) {
-	case 0:
-		return campaigns.Campaign{}, none("no campaign has the id %q: redrive campaigns lists them", begin)
-	case 1:
-		return found[0], nil
-	}
-	return campaigns.Campaign{}, wrong("%d campaigns begin with %q: give more of the id", len(found), begin)
+	return found[0], nil
 }
 
 func (a *app) campaigns() *cobra.Command {
@@ -63,9 +63,9 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 				if err != nil {
 					return err
 				}
-				return a.campaign(cmd.Context(), d, c)
+				return a.campaign(cmd.Context(), d, c.ID)
 			}
-			page, err := d.CampaignList(cmd.Context(), campaigns.List{Limit: limit})
+			page, err := d.campaigns(cmd.Context(), url.Values{"limit": {number(limit)}})
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 	return cmd
 }
 
-func (a *app) campaignTable(page []campaigns.Campaign) error {
+func (a *app) campaignTable(page []operate.CampaignData) error {
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold},
 		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3},
@@ -86,9 +86,8 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 		{Name: "REASON", Min: 16},
 	}}
 	for _, c := range page {
-		c = a.masked(c)
 		if a.json {
-			if err := a.screen.JSON(operate.DataOfCampaign(c)); err != nil {
+			if err := a.screen.JSON(c); err != nil {
 				return err
 			}
 			continue
@@ -111,15 +110,13 @@ func (a *app) campaignTable(page []campaigns.Campaign) error {
 }
 
 // campaign prints one campaign and its record.
-func (a *app) campaign(ctx context.Context, d *desk, c campaigns.Campaign) error {
-	v, err := d.CampaignOf(ctx, a.person(""), c)
+func (a *app) campaign(ctx context.Context, d *desk, id string) error {
+	c, err := d.Campaign(ctx, id)
 	if err != nil {
 		return err
 	}
-	c = a.masked(v.Plain())
 	if a.json {
-		v.CampaignData = operate.DataOfCampaign(c)
-		return a.screen.JSON(v)
+		return a.screen.JSON(c)
 	}
 	state := string(c.State)
 	if c.Why != "" {
@@ -130,7 +127,7 @@ func (a *app) campaign(ctx context.Context, d *desk, c campaigns.Campaign) error
 		{"reason", c.Request.Reason}, {"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)},
 		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)},
 		{"edit", editOf(c.Request.Edit)},
-		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c)},
+		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.CampaignData)},
 		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
 		{"gone", count(c.Gone)},
 	}
@@ -142,11 +139,11 @@ func (a *app) campaign(ctx context.Context, d *desk, c campaigns.Campaign) error
 	for _, left := range c.LeftOut {
 		a.screen.Field("left out", leftOut(left))
 	}
-	for _, b := range v.Behind {
+	for _, b := range c.Behind {
 		a.screen.Field("left behind", leftBehind(b))
 	}
 	a.screen.Head("record")
-	for _, e := range v.Events {
+	for _, e := range c.Events {
 		line := fmt.Sprintf("  %s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason)
 		if e.Details != "" {
 			line += "  " + e.Details
@@ -156,7 +153,7 @@ func (a *app) campaign(ctx context.Context, d *desk, c campaigns.Campaign) error
 	return nil
 }
 
-func redrivenOf(c campaigns.Campaign) string {
+func redrivenOf(c operate.CampaignData) string {
 	return fmt.Sprintf("%d: %d succeeded, %d failed again, %d not heard of yet", c.Redriven, c.Succeeded, c.FailedAgain,
 		c.NotHeard)
 }
@@ -302,12 +299,15 @@ func (a *app) steer(s steering) *cobra.Command {
 					return err
 				}
 			}
-			c, err = d.Steer(cmd.Context(), a.person(reason), c.ID, what, rate)
-			if err != nil {
+			var body any = why(reason)
+			if what.Rated {
+				body = operate.RateBody{ReasonBody: why(reason), Rate: &rate}
+			}
+			if err := d.act(cmd.Context(), &c, body, "campaigns", c.ID, what.Name); err != nil {
 				return err
 			}
 			if a.json {
-				return a.screen.JSON(operate.DataOfCampaign(a.masked(c)))
+				return a.screen.JSON(c)
 			}
 			a.screen.Line("campaign %s is %s", short(c.ID), c.State)
 			return nil

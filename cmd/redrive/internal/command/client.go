@@ -10,13 +10,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
@@ -25,21 +22,15 @@ import (
 
 func number[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }
 
-// Causes returns a page of causes, masked.
-func (d *desk) Causes(ctx context.Context, f letters.Filter, skip int) ([]operate.CauseData, error) {
-	q := operate.FilterValues(f)
-	q.Set("limit", number(f.Limit))
-	if skip > 0 {
-		q.Set("after", number(skip))
-	}
-	return d.causes(ctx, q)
+// act does something once, for a reason that stands on record.
+func (d *desk) act(ctx context.Context, out, body any, path ...string) error {
+	return d.Post(ctx, out, apiclient.NewKey(), body, path...)
 }
 
-// CausesBegin returns the causes whose hash begins so.
-func (d *desk) CausesBegin(ctx context.Context, begin string) ([]operate.CauseData, error) {
-	return d.causes(ctx, url.Values{"begins": {begin}})
-}
+// why is a body with a reason alone.
+func why(reason string) operate.ReasonBody { return operate.ReasonBody{Reason: reason} }
 
+// causes returns a page of causes, masked.
 func (d *desk) causes(ctx context.Context, q url.Values) ([]operate.CauseData, error) {
 	var page operate.CausesData
 	err := d.Get(ctx, &page, q, "causes")
@@ -80,7 +71,7 @@ func (d *desk) Unmasked(ctx context.Context, reason string, seq int64) (v operat
 	if d.bare != nil { // a person on a database need not say why
 		reason = cmp.Or(reason, "not said")
 	}
-	exact, err := d.PostBytes(ctx, apiclient.NewKey(), operate.ReasonBody{Reason: reason}, "letters", number(seq), "payload")
+	exact, err := d.PostBytes(ctx, apiclient.NewKey(), why(reason), "letters", number(seq), "payload")
 	if err != nil {
 		return v, err
 	}
@@ -90,33 +81,6 @@ func (d *desk) Unmasked(ctx context.Context, reason string, seq int64) (v operat
 	v, err = d.Letter(ctx, seq)
 	v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, len(exact)
 	v.Carry(exact)
-	return v, err
-}
-
-// Audit returns entries of the record.
-func (d *desk) Audit(ctx context.Context, r operate.Record) ([]operate.EventData, error) {
-	f := &r.Filter
-	q := url.Values{"by": f.By, "id": f.MessageIDs, "redrive-id": f.RedriveIDs}
-	for _, kind := range f.Kinds {
-		q.Add("kind", string(kind))
-	}
-	for name, at := range map[string]string{"since": operate.Stamp(f.Since), "until": operate.Stamp(f.Until)} {
-		if at != "" {
-			q.Set(name, at)
-		}
-	}
-	onPage(q, f.NewestFirst, f.After, f.Limit)
-	if r.Seq > 0 {
-		q.Set("letter", number(r.Seq))
-	}
-	var page operate.EventsData
-	err := d.Get(ctx, &page, q, "audit")
-	return page.Events, err
-}
-
-// Health says in numbers whether something is wrong.
-func (d *desk) Health(ctx context.Context) (v operate.HealthData, err error) {
-	err = d.Get(ctx, &v, nil, "health")
 	return v, err
 }
 
@@ -139,14 +103,12 @@ func (d *desk) Freeze(ctx context.Context, f letters.Filter) (operate.Selection,
 
 // Decide marks the letters of a selection. A server does as many in one request as it has time for: the same key goes
 // on.
-func (d *desk) Decide(ctx context.Context, who operate.Person, what operate.Decision, s operate.Selection,
-	id string) (n int, err error) {
-	body := operate.DecideBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Seqs: s.Seqs}
+func (d *desk) Decide(ctx context.Context, what operate.Decision, s operate.Selection, reason string) (n int, err error) {
+	body := operate.DecideBody{ReasonBody: why(reason), Seqs: s.Seqs}
 	if len(s.Seqs) == 0 {
 		body.Filter = &s.Filter
 	}
-	key := cmp.Or(strings.TrimPrefix(id, what.Name+"-"), apiclient.NewKey())
-	for {
+	for key := apiclient.NewKey(); ; {
 		var v operate.DecidedData
 		err := d.Post(ctx, &v, key, body, what.Name+"s")
 		if errors.Is(err, campaigns.ErrNoLetters) {
@@ -162,19 +124,18 @@ func (d *desk) Decide(ctx context.Context, who operate.Person, what operate.Deci
 }
 
 // Plan says what a campaign would do. The server looks at no more letters than it has time for.
-func (d *desk) Plan(ctx context.Context, _ operate.Person, r campaigns.Request, _ int) (operate.DryRun, bool, error) {
-	var v operate.PlanData
+func (d *desk) Plan(ctx context.Context, r campaigns.Request) (v operate.PlanData, err error) {
 	from := d.Client
 	if d.bare != nil { // a change that a mask covers is seen to be one, and masked when it is printed
 		from = d.bare
 	}
-	err := from.Post(ctx, &v, "", startOf(r), "plan")
+	err = from.Post(ctx, &v, "", startOf(r), "plan")
 	for i := range v.Sample {
 		if edited := v.Sample[i].Edited; edited != nil {
 			edited.Mask = maskOf(edited)
 		}
 	}
-	return v.Plain(), v.Part, err
+	return v, err
 }
 
 // maskOf lays the masks of the person over what the server has masked.
@@ -210,157 +171,22 @@ func startOf(r campaigns.Request) startBody {
 	return startBody{StartBody: operate.StartBody{RequestData: operate.DataOfRequest(r), Filter: &r.Filter}}
 }
 
-// Start starts a campaign. Its id is the key of the request.
-func (d *desk) Start(ctx context.Context, who operate.Person, r campaigns.Request) (campaigns.Campaign, error) {
-	r.Reason = who.Reason
-	return asCampaign(func(v *operate.CampaignData) error {
-		return d.Post(ctx, v, apiclient.NewKey(), startOf(r), "campaigns")
-	})
-}
-
-// Steer does something with a campaign.
-func (d *desk) Steer(ctx context.Context, who operate.Person, id string, s operate.Steering,
-	rate float64) (campaigns.Campaign, error) {
-	var body any = operate.ReasonBody{Reason: who.Reason}
-	if s.Rated {
-		body = operate.RateBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Rate: &rate}
-	}
-	return asCampaign(func(v *operate.CampaignData) error {
-		return d.Post(ctx, v, apiclient.NewKey(), body, "campaigns", id, s.Name)
-	})
-}
-
-// asCampaign is the campaign of an answer.
-func asCampaign(ask func(*operate.CampaignData) error) (campaigns.Campaign, error) {
-	var v operate.CampaignData
-	err := ask(&v)
-	return v.Plain(), err
-}
-
-// CampaignByID returns a campaign, masked.
-func (d *desk) CampaignByID(ctx context.Context, id string) (campaigns.Campaign, error) {
-	return asCampaign(func(v *operate.CampaignData) error { return d.GetItem(ctx, v, nil, "campaigns", id) })
-}
-
-// CampaignOf returns a campaign with its record, masked.
-func (d *desk) CampaignOf(ctx context.Context, _ operate.Person, c campaigns.Campaign) (v operate.CampaignRecord,
-	err error) {
-	err = d.GetItem(ctx, &v, nil, "campaigns", c.ID)
+// Campaign returns a campaign with its record, masked.
+func (d *desk) Campaign(ctx context.Context, id string) (v operate.CampaignRecord, err error) {
+	err = d.GetItem(ctx, &v, nil, "campaigns", id)
 	return v, err
 }
 
-// CampaignList returns campaigns, masked, the newest first.
-func (d *desk) CampaignList(ctx context.Context, l campaigns.List) ([]campaigns.Campaign, error) {
-	q := url.Values{}
-	for _, state := range l.States {
-		q.Add("state", string(state))
-	}
-	if l.Limit > 0 {
-		q.Set("limit", number(l.Limit))
-	}
-	return d.campaigns(ctx, q)
-}
-
-// CampaignsBegin returns the campaigns whose id begins so, masked.
-func (d *desk) CampaignsBegin(ctx context.Context, begin string) ([]campaigns.Campaign, error) {
-	return d.campaigns(ctx, url.Values{"begins": {begin}})
-}
-
-func (d *desk) campaigns(ctx context.Context, q url.Values) ([]campaigns.Campaign, error) {
+// campaigns returns a page of campaigns, masked.
+func (d *desk) campaigns(ctx context.Context, q url.Values) ([]operate.CampaignData, error) {
 	var page operate.CampaignsData
 	err := d.Get(ctx, &page, q, "campaigns")
-	all := make([]campaigns.Campaign, len(page.Campaigns))
-	for i, one := range page.Campaigns {
-		all[i] = one.Plain()
-	}
-	return all, err
-}
-
-// Sequences returns keys whose messages wait, masked.
-func (d *desk) Sequences(ctx context.Context, limit int) ([]sequence.Parked, error) {
-	var page operate.SequencesData
-	err := d.Get(ctx, &page, url.Values{"limit": {number(limit)}}, "sequences")
-	return page.Sequences, err
-}
-
-// SequenceOf returns a key with messages that wait, masked.
-func (d *desk) SequenceOf(ctx context.Context, seq int64, limit int) (v operate.SequenceData, err error) {
-	err = d.GetItem(ctx, &v, url.Values{"limit": {number(limit)}}, "sequences", number(seq))
-	return v, err
-}
-
-// DecideSequence writes down what a person decided about a key.
-func (d *desk) DecideSequence(ctx context.Context, who operate.Person, seq int64, what sequence.Decision,
-	all bool) (int, error) {
-	var v operate.SequenceDecided
-	body := operate.SequenceBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, All: all}
-	err := d.Post(ctx, &v, apiclient.NewKey(), body, "sequences", number(seq), what.String())
-	return v.Messages, err
-}
-
-// Policies returns the standing policies, masked.
-func (d *desk) Policies(ctx context.Context) (all inside.Policies, err error) {
-	err = d.Get(ctx, &all, nil, "policies")
-	return all, err
-}
-
-// FreezePolicies freezes or thaws a policy, or all without a name.
-func (d *desk) FreezePolicies(ctx context.Context, who operate.Person, name string, frozen bool) (bool, error) {
-	path := []string{"policies", "thaw"}
-	if frozen {
-		path[1] = "freeze"
-	}
-	if name != "" {
-		path = []string{"policies", name, path[1]}
-	}
-	var v operate.PolicyChanged
-	err := d.Post(ctx, &v, apiclient.NewKey(), operate.ReasonBody{Reason: who.Reason}, path...)
-	return v.Changed, err
-}
-
-// ReleaseCause lets a policy take letters of a cause again, which begins as given.
-func (d *desk) ReleaseCause(ctx context.Context, who operate.Person, name, cause string) (string, error) {
-	var v operate.PolicyChanged
-	body := operate.ReleaseBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Cause: cause}
-	err := d.Post(ctx, &v, apiclient.NewKey(), body, "policies", name, "release")
-	return v.Cause, err
-}
-
-// Outages are the outages and freezes that the instances share, or what the process holds that answers, if they share
-// nothing.
-func (d *desk) Outages(ctx context.Context) ([]breaker.Status, error) {
-	var v operate.BreakersData
-	err := d.Get(ctx, &v, nil, "outages")
-	if errors.Is(err, operate.ErrNoOutages) {
-		err = d.Get(ctx, &v, nil, "breakers")
-	}
-	return v.Breakers, err
-}
-
-// Hold freezes a handler, or all without a name, or ends that.
-func (d *desk) Hold(ctx context.Context, who operate.Person, handler string, hold bool) (bool, error) {
-	what := "release"
-	if hold {
-		what = "freeze"
-	}
-	var v operate.HandlerChanged
-	body := operate.HandlerBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Handler: handler,
-		All: handler == ""}
-	err := d.Post(ctx, &v, apiclient.NewKey(), body, "outages", what)
-	return v.Changed, err
-}
-
-// BreakLeases takes letters away from programs that are gone.
-func (d *desk) BreakLeases(ctx context.Context, who operate.Person, seqs []int64) ([]int64, error) {
-	var v operate.LeasesData
-	err := d.Post(ctx, &v, apiclient.NewKey(),
-		operate.LeasesBody{ReasonBody: operate.ReasonBody{Reason: who.Reason}, Seqs: seqs}, "leases", "break")
-	return v.Broken, err
+	return page.Campaigns, err
 }
 
 // Erase erases a person's data. A server does as much in one request as it has time for: the same key goes on.
 func (d *desk) Erase(ctx context.Context, r erasure.Request) (all erasure.Report, err error) {
-	body := operate.ErasureBody{ReasonBody: operate.ReasonBody{Reason: r.Reason}, IDs: r.IDs, Metadata: r.Metadata,
+	body := operate.ErasureBody{ReasonBody: why(r.Reason), IDs: r.IDs, Metadata: r.Metadata,
 		RemoveKeys: r.RemoveKeys, ForgetIDs: r.ForgetIDs}
 	key, path := apiclient.NewKey(), []string{"erasures"}
 	if r.DryRun {

@@ -90,7 +90,7 @@ func (a *app) move(m move) *cobra.Command {
 				return err
 			}
 		}
-		moved, err := d.Decide(ctx, a.person(reason), m.what, s, "")
+		moved, err := d.Decide(ctx, m.what, s, reason)
 		left := max(0, s.Number-moved)
 		if a.json {
 			err = errors.Join(err, a.screen.JSON(moveReport{s.Number, m.key, moved, left}))
@@ -226,17 +226,17 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 					return err
 				}
 			}
-			broken, err := d.BreakLeases(cmd.Context(), a.person(reason), seqs)
-			if err != nil {
+			var v operate.LeasesData
+			if err := d.act(cmd.Context(), &v, operate.LeasesBody{ReasonBody: why(reason), Seqs: seqs}, "leases", "break"); err != nil {
 				return err
 			}
 			if a.json {
-				return a.screen.JSON(operate.LeasesData{Broken: broken})
+				return a.screen.JSON(v)
 			}
-			if len(broken) == 0 {
+			if len(v.Broken) == 0 {
 				return none("none of these letters has a lease")
 			}
-			a.screen.Line("broke the leases of %s", several(len(broken), "letter"))
+			a.screen.Line("broke the leases of %s", several(len(v.Broken), "letter"))
 			return nil
 		},
 	}

@@ -103,7 +103,8 @@ func (d *diagnosis) api(ctx context.Context) {
 	s := desk.Service
 	d.note("api", nil, "API %s of %s at %s answers in %s", s.API, d.app.owner(), desk.At(),
 		time.Since(start).Round(time.Millisecond))
-	health, err := desk.Health(ctx)
+	var health operate.HealthData
+	err = desk.Get(ctx, &health, nil, "health")
 	d.note("letters", err, "%d waiting", health.Letters[string(letters.StatusWaiting)])
 	var may error
 	if s.Right != operate.Act.String() && s.Right != operate.Approve.String() {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/text/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -116,7 +118,7 @@ func (a *app) exportCSV(ctx context.Context, chosen *choice) error {
 	if err != nil {
 		return err
 	}
-	n, w := 0, screen.CSV(a.screen.Out)
+	n, w := 0, csv.NewWriter(a.screen.Out)
 	for head, err := range heads(ctx, d, f) {
 		if err == nil && head.Status == string(letters.StatusErased) {
 			continue
@@ -133,11 +135,11 @@ func (a *app) exportCSV(ctx context.Context, chosen *choice) error {
 			return err
 		}
 		cells := []string{
-			strconv.FormatInt(v.Seq, 10), v.Status, v.LastFailedAt, v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
+			strconv.FormatInt(v.Seq, 10), v.Status, operate.Stamp(v.LastFailedAt), v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
 			strconv.Itoa(v.Attempts), strconv.Itoa(v.Redrives), strconv.Itoa(v.PayloadBytes), v.Description,
 		}
 		for i := range cells {
-			cells[i] = screen.Cell(a.privacy.Text(cells[i]))
+			cells[i] = printable.Cell(a.privacy.Text(cells[i]))
 		}
 		if err := w.Write(cells); err != nil {
 			return err

@@ -156,7 +156,7 @@ func wholeCauses(ctx context.Context, d *desk, begins []string) (whole []string,
 			whole = append(whole, begin)
 			continue
 		}
-		found, err := d.CausesBegin(ctx, begin)
+		found, err := d.causes(ctx, url.Values{"begins": {begin}})
 		switch {
 		case err != nil:
 			return nil, err

@@ -2,13 +2,14 @@ package command
 
 import (
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -44,14 +45,18 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 			if err != nil {
 				return err
 			}
+			q := operate.FilterValues(f)
 			var groups []operate.CauseData
 			for len(groups) < limit {
-				f.Limit = min(limit-len(groups), operate.MostCauses)
-				page, err := d.Causes(cmd.Context(), f, len(groups))
+				most := min(limit-len(groups), operate.MostCauses)
+				if q.Set("limit", number(most)); len(groups) > 0 {
+					q.Set("after", number(len(groups)))
+				}
+				page, err := d.causes(cmd.Context(), q)
 				if err != nil {
 					return err
 				}
-				if groups = append(groups, page...); len(page) < f.Limit {
+				if groups = append(groups, page...); len(page) < most {
 					break
 				}
 			}
@@ -74,7 +79,7 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 				if a.screen.Terminal() {
 					cause = cause[:min(len(cause), shortCause)]
 				}
-				t.Row(cause, g.Count, g.LastMinute, a.stamped(g.FirstFailedAt), a.stamped(g.LastFailedAt), g.Topic, g.Handler,
+				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler,
 					g.Class, g.Reason, g.Example, g.Description)
 			}
 			if len(groups) == 0 {
@@ -154,7 +159,7 @@ Without --status these are the letters that wait. A flag takes one value, as it 
 					}
 					continue
 				}
-				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(letters.Status(l.Status))}, a.stamped(l.LastFailedAt), l.Topic,
+				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(letters.Status(l.Status))}, a.when(l.LastFailedAt), l.Topic,
 					l.Handler,
 					l.Reason, l.ID, l.Description)
 			}
@@ -187,9 +192,11 @@ func stateOf(h operate.LetterData) string {
 }
 
 func (a *app) audit() *cobra.Command {
-	var f letters.EventFilter
-	var kinds []string
+	var by, kinds, ids, redriveIDs []string
 	var since, until string
+	var newest bool
+	var limit int
+	var after int64
 	cmd := &cobra.Command{
 		Use:   "audit [SEQ]",
 		Short: "Print who did what to which letter, and why",
@@ -201,34 +208,32 @@ of that letter's message, from its arrival. The record is never changed: a purge
   redrive audit --newest --limit 20`,
 		Args: arguments(0, 1, "a SEQ, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			err = firstOf(oneOf("--kind", kinds, inside.EventKinds), within("--limit", f.Limit, 1, letters.MaxLimit),
-				notNegative("--after", f.After))
-			if err != nil {
+			if err = firstOf(within("--limit", limit, 1, letters.MaxLimit), notNegative("--after", after)); err != nil {
 				return err
 			}
-			for _, kind := range kinds {
-				f.Kinds = append(f.Kinds, letters.EventKind(kind))
-			}
-			if f.Since, err = moment("since", since); err != nil {
-				return err
-			}
-			if f.Until, err = moment("until", until); err != nil {
-				return err
-			}
-			seq := int64(0)
+			q := url.Values{"by": by, "kind": kinds, "id": ids, "redrive-id": redriveIDs, "since": {since}, "until": {until}}
 			if len(args) > 0 {
-				if seq, err = strconv.ParseInt(args[0], 10, 64); err != nil || seq < 1 {
+				if seq, err := strconv.ParseInt(args[0], 10, 64); err != nil || seq < 1 {
 					return wrong("SEQ is %q: it must be a number, as redrive list prints it; --id takes ids of messages", args[0])
 				}
+				q["letter"] = args
 			}
+			of, err := operate.ParseRecord(q, time.Now())
+			if err != nil {
+				return flagged(err)
+			}
+			q.Set("since", operate.Stamp(of.Filter.Since)) // by the clock of this machine
+			q.Set("until", operate.Stamp(of.Filter.Until))
+			onPage(q, newest, after, limit)
 			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			events, err := d.Audit(cmd.Context(), operate.Record{Filter: f, Seq: seq})
-			if err != nil {
+			var page operate.EventsData
+			if err = d.Get(cmd.Context(), &page, q, "audit"); err != nil {
 				return err
 			}
+			events := page.Events
 			if len(events) == 0 {
 				a.screen.Note("the record has no such entry")
 				return nil
@@ -236,7 +241,7 @@ of that letter's message, from its arrival. The record is never changed: a purge
 			if err := a.events(events); err != nil {
 				return err
 			}
-			if seq == 0 && len(events) == limitOf(f) {
+			if len(args) == 0 && len(events) == limit {
 				a.screen.Note("there may be more: --after %d goes on", events[len(events)-1].Number)
 			}
 			return nil
@@ -244,23 +249,16 @@ of that letter's message, from its arrival. The record is never changed: a purge
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.MessageIDs, "id", nil, "message id")
+	flags.StringArrayVar(&ids, "id", nil, "message id")
 	flags.StringArrayVar(&kinds, "kind", nil, "redriven, succeeded, failed_again, discarded, edited, selected, purged, …")
-	flags.StringArrayVar(&f.By, "who", nil, "person or program")
-	flags.StringArrayVar(&f.RedriveIDs, "redrive-id", nil, "id of a drain or campaign")
+	flags.StringArrayVar(&by, "who", nil, "person or program")
+	flags.StringArrayVar(&redriveIDs, "redrive-id", nil, "id of a drain or campaign")
 	flags.StringVar(&since, "since", "", "at or after this time: 2h, 3d, 2026-03-01T12:00:00Z")
 	flags.StringVar(&until, "until", "", "before this time")
-	flags.BoolVar(&f.NewestFirst, "newest", false, "the latest first")
-	flags.IntVar(&f.Limit, "limit", letters.DefaultLimit, "the largest number of entries")
-	flags.Int64Var(&f.After, "after", 0, "only entries behind this number")
+	flags.BoolVar(&newest, "newest", false, "the latest first")
+	flags.IntVar(&limit, "limit", letters.DefaultLimit, "the largest number of entries")
+	flags.Int64Var(&after, "after", 0, "only entries behind this number")
 	return cmd
-}
-
-func limitOf(f letters.EventFilter) int {
-	if f.Limit == 0 {
-		return letters.DefaultLimit
-	}
-	return f.Limit
 }
 
 // events prints entries of the record.
@@ -279,7 +277,7 @@ func (a *app) events(events []operate.EventData) error {
 			}
 			continue
 		}
-		t.Row(e.Number, a.stamped(e.At), e.Kind, e.Seq, e.ID, e.By, e.Reason, e.RedriveID, e.Detail)
+		t.Row(e.Number, a.when(e.At), e.Kind, e.Seq, e.ID, e.By, e.Reason, e.RedriveID, e.Detail)
 	}
 	if a.json {
 		return nil

@@ -22,7 +22,7 @@ const lettersTables = "letter*"
 // database opens the database of the settings, once.
 func (a *app) database(ctx context.Context) (*sql.DB, error) {
 	if a.settings.url != "" {
-		return nil, wrong("this works on the database itself, and an API does not do it: give --db, or --context with one")
+		return nil, wrong("this works on the database itself, and an API does not do it: give --db")
 	}
 	db, err := connect.Database(ctx, a.settings.db)
 	if err != nil {
@@ -149,11 +149,16 @@ func (a *app) desk(ctx context.Context) (*desk, error) {
 	return a.here(store, all), nil
 }
 
-// here is the API on a database, in this process.
+// here is the API on the letters of a database, in this process.
 func (a *app) here(store *letters.Store, all *campaigns.Campaigns) *desk {
+	return a.local(operate.Desk{Store: store, Campaigns: all})
+}
+
+func (a *app) local(on operate.Desk) *desk {
 	client := func(masks *privacy.Redactor) *apiclient.Client {
-		on := &operate.Desk{Store: store, Campaigns: all, Masks: masks}
-		return apiclient.Here(api.Local(on, a.settings.by), "redrive "+version())
+		masked := on
+		masked.Masks = masks
+		return apiclient.Here(api.Local(&masked, a.settings.by), "redrive "+version())
 	}
 	return &desk{Client: client(a.privacy), bare: client(privacy.None())}
 }
@@ -171,16 +176,24 @@ func (a *app) campaignDesk(ctx context.Context, create bool, config campaigns.Co
 	return a.here(store, all), nil
 }
 
-// sequenceDesk opens the keys whose messages wait, and the record.
-func (a *app) sequenceDesk(ctx context.Context) (*desk, error) {
+// sharedDesk opens what the instances share beside the letters, sequences and outages, and the record, if there are
+// letters.
+func (a *app) sharedDesk(ctx context.Context) (*desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
 	}
-	if _, err := a.parkedIn(ctx); err != nil {
+	db, err := a.database(ctx)
+	if err != nil {
 		return nil, err
 	}
-	store, err := a.emptyStore(ctx)
-	return a.here(store, nil), err
+	on := operate.Desk{DB: db, Service: a.settings.service}
+	if err = connect.Require(ctx, db, lettersTables); err == nil {
+		on.Store, err = a.newStore(ctx, db)
+	}
+	if err != nil && !errors.Is(err, connect.ErrMissing) {
+		return nil, err
+	}
+	return a.local(on), nil
 }
 
 // apiFlags are what errors call the settings of an API.
@@ -217,20 +230,6 @@ func (a *app) remote(ctx context.Context) (*desk, error) {
 	s.service = d.Service.Service
 	return d, nil
 }
-
-// deskOn is where this run works on letters of a database, and on campaigns if it has some.
-func (a *app) deskOn(store *letters.Store, all *campaigns.Campaigns) *operate.Desk {
-	return &operate.Desk{Store: store, Campaigns: all, Masks: a.privacy}
-}
-
-// person is who runs the command, and why. A person with the password of the database may do all. A server knows
-// better.
-func (a *app) person(reason string) operate.Person {
-	return operate.Person{Name: a.settings.by, Reason: reason, Right: operate.Approve}
-}
-
-// masked is a campaign as it may be shown.
-func (a *app) masked(c campaigns.Campaign) campaigns.Campaign { return a.deskOn(nil, nil).Campaign(c) }
 
 // openCampaigns opens the campaigns of a database.
 func (a *app) openCampaigns(ctx context.Context, create bool,

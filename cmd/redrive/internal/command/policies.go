@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,8 +43,8 @@ func (a *app) listPolicies(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	all, err := d.Policies(ctx)
-	if err != nil {
+	var all inside.Policies
+	if err := d.Get(ctx, &all, nil, "policies"); err != nil {
 		return err
 	}
 	var found []inside.Policy
@@ -113,10 +112,10 @@ func (a *app) stops(p inside.Policy) {
 }
 
 func (a *app) freezePolicies(freeze bool) *cobra.Command {
-	name, state, short, long := "freeze", "frozen", "Let policies redrive nothing, in all instances", `freeze pauses the campaigns of a policy, or of all policies without NAME. From then on no
+	name, short, long := "freeze", "Let policies redrive nothing, in all instances", `freeze pauses the campaigns of a policy, or of all policies without NAME. From then on no
 instance starts one, until thaw. Campaigns that persons started go on.`
 	if !freeze {
-		name, state, short, long = "thaw", "thawed", "Let policies redrive again", `thaw ends a freeze. Campaigns that it paused stay paused: redrive campaigns lists them, redrive resume lets one
+		name, short, long = "thaw", "Let policies redrive again", `thaw ends a freeze. Campaigns that it paused stay paused: redrive campaigns lists them, redrive resume lets one
 go on.`
 	}
 	var reason string
@@ -132,12 +131,12 @@ go on.`
 			if err != nil {
 				return err
 			}
-			policy := strings.Join(args, "")
-			changed, err := d.FreezePolicies(cmd.Context(), a.person(reason), policy, freeze)
-			if err != nil {
+			var v operate.PolicyChanged
+			path := append(append([]string{"policies"}, args...), name)
+			if err := d.act(cmd.Context(), &v, why(reason), path...); err != nil {
 				return noPolicy(err)
 			}
-			return a.policyIs(operate.PolicyChanged{Policy: policy, State: state, Changed: changed})
+			return a.policyIs(v)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
@@ -160,11 +159,12 @@ release counts no more.`,
 			if err != nil {
 				return err
 			}
-			cause, err := d.ReleaseCause(cmd.Context(), a.person(reason), args[0], args[1])
-			if err != nil {
+			var v operate.PolicyChanged
+			body := operate.ReleaseBody{ReasonBody: why(reason), Cause: args[1]}
+			if err := d.act(cmd.Context(), &v, body, "policies", args[0], "release"); err != nil {
 				return noPolicy(err)
 			}
-			return a.policyIs(operate.PolicyChanged{Policy: args[0], Cause: cause, State: "released", Changed: true})
+			return a.policyIs(v)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")

@@ -135,14 +135,13 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	if err != nil {
 		return err
 	}
-	var plan operate.DryRun
-	var part bool
+	var plan operate.PlanData
 	if s.dryRun || !s.yes {
-		if plan, part, err = d.Plan(ctx, a.person(r.Reason), r, 0); err != nil {
+		if plan, err = d.Plan(ctx, r); err != nil {
 			return err
 		}
 	}
-	if part {
+	if plan.Part {
 		a.screen.Note("the server looked at the first %s: there may be more", several(plan.Letters, "letter"))
 	}
 	if s.dryRun {
@@ -160,8 +159,8 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 			return err
 		}
 	}
-	c, err := d.Start(ctx, a.person(r.Reason), r)
-	if err != nil {
+	var c operate.CampaignData
+	if err := d.act(ctx, &c, startOf(r), "campaigns"); err != nil {
 		return noLetters(err)
 	}
 	for _, left := range c.LeftOut {
@@ -171,7 +170,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	if s.detach {
 		if a.json {
-			return a.screen.JSON(operate.DataOfCampaign(a.masked(c)))
+			return a.screen.JSON(c)
 		}
 		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
 		return nil
@@ -180,7 +179,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	return a.follow(ctx, d, c)
 }
 
-func targets(p operate.DryRun) string {
+func targets(p operate.PlanData) string {
 	var names []string
 	for i, target := range p.Targets {
 		if i == 3 {
@@ -193,16 +192,16 @@ func targets(p operate.DryRun) string {
 }
 
 // plan prints what a campaign would do.
-func (a *app) plan(p operate.DryRun) error {
+func (a *app) plan(p operate.PlanData) error {
 	if a.json {
 		for i := range p.Sample {
 			p.Sample[i].Edited = p.Sample[i].Edited.Masked(a.privacy)
 		}
-		return a.screen.JSON(operate.DataOfPlan(p, false))
+		return a.screen.JSON(p)
 	}
 	line := "would redrive " + several(p.Letters, "letter")
 	if p.Takes > 0 {
-		line += ", in " + rounded(p.Takes)
+		line += ", in " + rounded(time.Duration(p.Takes))
 	}
 	a.screen.Styled(screen.Bold, "%s", line)
 	if p.Quarantine > 0 {

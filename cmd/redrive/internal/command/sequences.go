@@ -2,14 +2,13 @@ package command
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/watermill-spillway/spillway/cmd/redrive/internal/connect"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
@@ -61,15 +60,19 @@ func (a *app) listSequences(cmd *cobra.Command, limit int) error {
 	if err := within("--limit", limit, 1, letters.MaxLimit); err != nil {
 		return err
 	}
-	all, err := a.parkedKeys(cmd.Context(), limit)
+	d, err := a.sharedDesk(cmd.Context())
 	if err != nil {
 		return err
 	}
-	if len(all) == 0 {
+	var page operate.SequencesData
+	if err := d.Get(cmd.Context(), &page, url.Values{"limit": {number(limit)}}, "sequences"); err != nil {
+		return err
+	}
+	if len(page.Sequences) == 0 {
 		a.screen.Note("no messages of %s wait in the order of their key", a.owner())
 		return nil
 	}
-	return a.sequenceTable(all, limit)
+	return a.sequenceTable(page.Sequences, limit)
 }
 
 func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
@@ -80,14 +83,13 @@ func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
 		{Name: "OFFSET", Right: true, Drop: 3}, {Name: "FIRST", Min: 8, Drop: 1},
 	}}
 	for _, p := range all {
-		key := a.maskSequence(&p)
 		if a.json {
 			if err := a.screen.JSON(p); err != nil {
 				return err
 			}
 			continue
 		}
-		t.Row(p.Seq, key, p.Messages, a.when(p.Due), waitsFor(p), p.Topic, p.Partition, p.Position, p.First)
+		t.Row(p.Seq, keyOf(p), p.Messages, a.when(p.Due), operate.Waiting(p), p.Topic, p.Partition, p.Position, p.First)
 	}
 	if a.json {
 		return nil
@@ -100,38 +102,12 @@ func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
 	return nil
 }
 
-// maskSequence masks what a message says of itself, and returns its key as a person reads it.
-func (a *app) maskSequence(p *sequence.Parked) (key string) {
-	p.First, p.Why = a.privacy.Text(p.First), a.privacy.Text(p.Why)
+// keyOf is a key as a person reads it.
+func keyOf(p sequence.Parked) string {
 	if p.Key == nil {
 		return "(none)"
 	}
-	key = a.privacy.Text(*p.Key)
-	p.Key = &key
-	return key
-}
-
-func waitsFor(p sequence.Parked) string {
-	switch {
-	case p.Decided != "" && p.Late:
-		return "late " + p.Decided
-	case p.Decided != "":
-		return p.Decided
-	case p.Held:
-		return "held"
-	case p.Late:
-		return "late"
-	}
-	return "waits"
-}
-
-// parkedIn opens the database of parked messages.
-func (a *app) parkedIn(ctx context.Context) (*sql.DB, error) {
-	db, err := a.database(ctx)
-	if err == nil {
-		err = connect.Require(ctx, db, "parked")
-	}
-	return db, err
+	return *p.Key
 }
 
 func seqOf(arg string) (int64, error) {
@@ -140,22 +116,6 @@ func seqOf(arg string) (int64, error) {
 		return 0, wrong("SEQ is %q: it must be a number, as redrive sequences prints it", arg)
 	}
 	return seq, nil
-}
-
-// parkedKeys returns the keys whose messages wait. A database without their table has none.
-func (a *app) parkedKeys(ctx context.Context, limit int) ([]sequence.Parked, error) {
-	if a.settings.url != "" {
-		d, err := a.remote(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return d.Sequences(ctx, limit)
-	}
-	db, err := a.database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return sequence.List(ctx, db, a.settings.service, limit)
 }
 
 func (a *app) showSequence() *cobra.Command {
@@ -171,12 +131,12 @@ message a line.`,
 			if err = firstOf(err, within("--limit", limit, 1, letters.MaxLimit)); err != nil {
 				return err
 			}
-			d, err := a.sequenceDesk(cmd.Context())
+			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			v, err := d.SequenceOf(cmd.Context(), seq, limit)
-			if err != nil {
+			var v operate.SequenceData
+			if err := d.GetItem(cmd.Context(), &v, url.Values{"limit": {number(limit)}}, "sequences", number(seq)); err != nil {
 				return undecided(seq, err)
 			}
 			return a.parked(v)
@@ -216,12 +176,12 @@ func (a *app) parked(v operate.SequenceData) error {
 
 func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
 	for _, field := range [][2]string{
-		{"key", a.maskSequence(&p)}, {"state", waitsFor(p)}, {"topic", p.Topic},
+		{"key", keyOf(p)}, {"state", operate.Waiting(p)}, {"topic", p.Topic},
 		{"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
 		{"consumer", p.Consumer}, {"due", a.when(p.Due)}, {"decided by", p.By}, {"reason", p.Why},
 		{"class", m.Class}, {"description", m.Description}, {"attempts", count(m.Attempts)},
-		{"first failed", a.stamped(m.FirstFailedAt)},
-		{"last failed", a.stamped(m.LastFailedAt)},
+		{"first failed", a.when(m.FirstFailedAt)},
+		{"last failed", a.when(m.LastFailedAt)},
 	} {
 		if field[1] != "" {
 			a.screen.Field(field[0], field[1])
@@ -246,13 +206,6 @@ func undecided(seq int64, err error) error {
 	return err
 }
 
-// decided is a decision as a program reads it.
-type decided struct {
-	Seq      int64  `json:"seq"`
-	Decided  string `json:"decided"`
-	Messages int    `json:"messages"`
-}
-
 // decide writes down what a person decided about keys that wait.
 func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command {
 	var reason string
@@ -274,7 +227,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 				}
 				seqs = append(seqs, seq)
 			}
-			d, err := a.sequenceDesk(cmd.Context())
+			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -305,20 +258,21 @@ func (a *app) decideAll(ctx context.Context, d *desk, seqs []int64, what sequenc
 	var refused []error
 	done := 0
 	for _, seq := range seqs {
-		n, err := d.DecideSequence(ctx, a.person(reason), seq, what, all)
-		if err != nil {
+		var v operate.SequenceDecided
+		body := operate.SequenceBody{ReasonBody: why(reason), All: all}
+		if err := d.act(ctx, &v, body, "sequences", number(seq), what.String()); err != nil {
 			if refused = append(refused, undecided(seq, err)); ctx.Err() != nil {
 				break
 			}
 			continue
 		}
 		if done++; a.json {
-			if err := a.screen.JSON(decided{seq, what.String(), n}); err != nil {
+			if err := a.screen.JSON(v); err != nil {
 				return err
 			}
 			continue
 		}
-		a.screen.Line("SEQ %d: %s %s", seq, what, several(n, "message"))
+		a.screen.Line("SEQ %d: %s %s", seq, what, several(v.Messages, "message"))
 	}
 	if done > 0 && !a.json {
 		a.screen.Note("the instance that has the partition carries it out within seconds: redrive sequences lists the key until then")

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
+	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -95,7 +96,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			}
 			shown := ""
 			if !noPayload {
-				if shown, err = screen.Payload(a.privacy.Payload(payload), screen.Format(format), limit); err != nil {
+				if shown, err = screen.Payload(a.privacy.Payload(payload), payloadtext.Format(format), limit); err != nil {
 					return coded{err, exitWrong}
 				}
 			}
@@ -160,8 +161,8 @@ func (a *app) letter(v operate.WholeData, payload string, size int) {
 		{"id", v.ID}, {"topic", v.Topic}, {"partition", v.Partition}, {"offset", v.Offset}, {"key", v.Key},
 		{"handler", v.Handler}, {"group", v.Group}, {"dead letter topic", v.DeadLetterTopic}, {"class", v.Class},
 		{"reason", v.Reason}, {"type", v.Type}, {"description", v.Description}, {"attempts", count(v.Attempts)},
-		{"first failed", a.stamped(v.FirstFailedAt)}, {"last failed", a.stamped(v.LastFailedAt)}, {"node", v.Node},
-		{"stored", a.stamped(v.StoredAt)}, {"seen", count(v.Seen)}, {"redriven", redrives(v)},
+		{"first failed", a.when(v.FirstFailedAt)}, {"last failed", a.when(v.LastFailedAt)}, {"node", v.Node},
+		{"stored", a.when(v.StoredAt)}, {"seen", count(v.Seen)}, {"redriven", redrives(v)},
 	}
 	for _, field := range fields {
 		if field[1] != "" {
@@ -171,13 +172,13 @@ func (a *app) letter(v operate.WholeData, payload string, size int) {
 	if len(v.History) > 0 {
 		a.screen.Head("attempts")
 		for _, attempt := range v.History {
-			a.screen.Line("  %s  %s  %s", a.stamped(attempt.At), attempt.Class, attempt.Error)
+			a.screen.Line("  %s  %s  %s", a.when(attempt.At), attempt.Class, attempt.Error)
 		}
 	}
 	if len(v.Life) > 0 {
 		a.screen.Head("life")
 		for _, e := range v.Life {
-			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.stamped(e.At), e.Kind, e.By, e.Reason),
+			a.screen.Line("  %s", strings.TrimRight(fmt.Sprintf("%s  %s  %s  %s", a.when(e.At), e.Kind, e.By, e.Reason),
 				" "))
 		}
 	}
@@ -199,11 +200,11 @@ func (a *app) letter(v operate.WholeData, payload string, size int) {
 
 func (a *app) statusLine(v operate.WholeData) string {
 	line := v.Status
-	if v.MarkedAt != "" {
+	if !v.MarkedAt.IsZero() {
 		if v.MarkedBy != "" { // a drain of a program has no person
 			line += ", by " + v.MarkedBy
 		}
-		line += " at " + a.stamped(v.MarkedAt)
+		line += " at " + a.when(v.MarkedAt)
 		if v.MarkedReason != "" {
 			line += ": " + v.MarkedReason
 		}
@@ -271,7 +272,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 					return err
 				}
 			}
-			plan, _, err := d.Plan(ctx, a.person(""), r, 0)
+			plan, err := d.Plan(ctx, r)
 			if err != nil {
 				return err
 			}
@@ -315,11 +316,11 @@ func (a *app) diff(edited *inside.Diff) {
 		return
 	}
 	for _, key := range d.Metadata {
-		if key.Had {
-			a.screen.Styled(screen.Red, "- %s = %s", key.Key, key.Before)
+		if key.Before != nil {
+			a.screen.Styled(screen.Red, "- %s = %s", key.Key, *key.Before)
 		}
-		if key.Has {
-			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, key.After)
+		if key.After != nil {
+			a.screen.Styled(screen.Green, "+ %s = %s", key.Key, *key.After)
 		}
 	}
 	switch {

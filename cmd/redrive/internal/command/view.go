@@ -38,7 +38,6 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   import    imported skipped
   campaigns a campaign as package campaigns has it; with an ID also: events left_behind
   redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
-  context   name current url token_file ca config
   breaker   handler scope instance state reason cause actor since
   sequences seq consumer group topic partition key messages first position sent_at due_at held late bytes decided decided_by reason decided_at;
             show, for each message: seq id position sent_at due_at held bytes class description attempts first_failed_at last_failed_at
@@ -55,14 +54,6 @@ func (a *app) when(t time.Time) string {
 		return t.UTC().Format("01-02 15:04:05")
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
-}
-
-// stamped is a time of data for programs, for people.
-func (a *app) stamped(text string) string {
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return a.when(at)
-	}
-	return text
 }
 
 // styleOf marks what a status says.

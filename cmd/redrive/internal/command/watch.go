@@ -50,7 +50,7 @@ letters were redriven, and 5 if it paused, was cancelled, or left letters behind
 }
 
 // follow watches a campaign.
-func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
+func (a *app) follow(ctx context.Context, d *desk, c operate.CampaignData) error {
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
@@ -61,8 +61,8 @@ func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
 	}
 	for {
 		if a.json {
-			if now := fmt.Sprint(c.State, operate.Outcomes(c), c.Rate); now != last {
-				if err := a.screen.JSON(operate.DataOfCampaign(a.masked(c))); err != nil {
+			if now := fmt.Sprint(c.State, operate.Outcomes(c.Campaign), c.Rate); now != last {
+				if err := a.screen.JSON(c); err != nil {
 					return err
 				}
 				last = now
@@ -74,7 +74,7 @@ func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
 			c.State == campaigns.Scheduled {
 			progress.End()
 			if c.State == campaigns.Finished && c.Refused+c.Failed+c.Gone > 0 && !a.json {
-				v, err := d.CampaignOf(ctx, a.person(""), c)
+				v, err := d.Campaign(ctx, c.ID)
 				if err != nil {
 					return err
 				}
@@ -98,13 +98,13 @@ func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
 			return errDetached
 		case <-time.After(every):
 		}
-		next, err := d.CampaignByID(ctx, c.ID)
+		next, err := d.Campaign(ctx, c.ID)
 		switch {
 		case err == nil:
 			if !away.IsZero() {
 				a.screen.Note("%s answers again", who)
 			}
-			c, away = next, time.Time{}
+			c, away = next.CampaignData, time.Time{}
 		case ctx.Err() != nil:
 		case apiclient.Lasting(err), !away.IsZero() && time.Since(away) > awayFor:
 			progress.End()
@@ -118,8 +118,8 @@ func (a *app) follow(ctx context.Context, d *desk, c campaigns.Campaign) error {
 }
 
 // whyNot says why no worker works on a campaign, as far as the record knows.
-func (a *app) whyNot(ctx context.Context, d *desk, c campaigns.Campaign) string {
-	v, err := d.CampaignOf(ctx, a.person(""), c)
+func (a *app) whyNot(ctx context.Context, d *desk, c operate.CampaignData) string {
+	v, err := d.Campaign(ctx, c.ID)
 	if err != nil {
 		return "the record does not answer: " + err.Error()
 	}
@@ -139,7 +139,7 @@ func (a *app) whyNot(ctx context.Context, d *desk, c campaigns.Campaign) string 
 var errDetached = coded{errors.New("detached"), exitInterrupted}
 
 // standing is a campaign in a line.
-func standing(c campaigns.Campaign) string {
+func standing(c operate.CampaignData) string {
 	line := fmt.Sprintf("%s %s %d/%d", short(c.ID), c.State, c.Selected-c.Pending, c.Selected)
 	if c.State == campaigns.Running && c.Rate > 0 {
 		line += " at " + rateOf(c.Rate)
@@ -151,13 +151,13 @@ func standing(c campaigns.Campaign) string {
 		line += fmt.Sprintf(", %d succeeded", c.Succeeded)
 	}
 	if c.State == campaigns.Running && c.Remaining > 0 {
-		line += ", " + rounded(c.Remaining) + " left"
+		line += ", " + rounded(time.Duration(c.Remaining)) + " left"
 	}
 	return line
 }
 
 // outcome says how a campaign stands that needs no watching now.
-func (a *app) outcome(c campaigns.Campaign) error {
+func (a *app) outcome(c operate.CampaignData) error {
 	behind := c.Quarantined + c.Refused + c.Failed
 	switch {
 	case c.State == campaigns.Finished && behind == 0:

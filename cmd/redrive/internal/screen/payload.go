@@ -2,76 +2,28 @@ package screen
 
 import (
 	"bytes"
-	"encoding/csv"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
 )
 
-// Format is how Payload shows bytes.
-type Format string
-
-// The formats. FormatAuto chooses JSON for JSON, text for text, and hex for the rest.
-const (
-	FormatAuto Format = "auto"
-	FormatJSON Format = "json"
-	FormatText Format = "text"
-	FormatHex  Format = "hex"
-)
-
-// Payload returns bytes as lines for people, cut at a limit of bytes with a line that says so. JSON is indented and its
-// numbers and strings stay as they are. A limit of 0 cuts nothing.
-func Payload(payload []byte, format Format, limit int) (string, error) {
-	if len(payload) == 0 {
+// Payload returns bytes as lines for people, cut at a limit of bytes with a line that says so. A limit of 0 cuts nothing.
+func Payload(payload []byte, format payloadtext.Format, limit int) (string, error) {
+	v := payloadtext.Of(payload, format, limit, limit, true)
+	switch {
+	case v.Format == "":
 		return "(empty)", nil
+	case format == payloadtext.JSON && v.Format != format:
+		return "", errors.New("--format is json, and the payload is no JSON: use --format text or hex")
+	case v.Cut:
+		return fmt.Sprintf("%s\n… cut: %d bytes in all; --limit 0 shows the rest", strings.TrimRight(v.Text, "\n"), len(payload)), nil
 	}
-	var shown []byte
-	switch format {
-	case FormatAuto, FormatJSON, "":
-		var indented bytes.Buffer
-		err := json.Indent(&indented, payload, "", "  ")
-		switch {
-		case err == nil && utf8.Valid(payload):
-			shown = indented.Bytes()
-		case format == FormatJSON:
-			return "", fmt.Errorf("--format is json, and the payload is no JSON: %w; use --format text or hex", err)
-		case utf8.Valid(payload) && !bytes.ContainsRune(payload, 0):
-			shown = payload
-		default:
-			return hexLines(payload, limit), nil
-		}
-	case FormatText:
-		shown = payload
-	case FormatHex:
-		return hexLines(payload, limit), nil
-	default:
-		return "", fmt.Errorf("--format is %q: use auto, json, text or hex", format)
-	}
-	cutAt := len(shown)
-	if limit > 0 && cutAt > limit {
-		for cutAt = limit; cutAt > 0 && !utf8.RuneStart(shown[cutAt]); cutAt-- {
-		}
-	}
-	text := Block(string(shown[:cutAt]))
-	if cutAt < len(shown) {
-		text = strings.TrimRight(text, "\n") + "\n" + cutMark(len(payload))
-	}
-	return text, nil
-}
-
-func cutMark(all int) string {
-	return fmt.Sprintf("… cut: %d bytes in all; --limit 0 shows the rest", all)
-}
-
-func hexLines(payload []byte, limit int) string {
-	if limit <= 0 || limit >= len(payload) {
-		return hex.Dump(payload)
-	}
-	return hex.Dump(payload[:limit]) + cutMark(len(payload))
+	return v.Text, nil
 }
 
 // JSON prints v as one line of JSON, without secrets.
@@ -111,6 +63,3 @@ func Line(v any) ([]byte, error) {
 	}
 	return line, nil
 }
-
-// CSV returns a writer of comma-separated values whose cells must come from Cell.
-func CSV(w io.Writer) *csv.Writer { return csv.NewWriter(w) }

@@ -60,9 +60,6 @@ func (t *Table) Trim() {
 	}
 }
 
-// Len is the number of rows.
-func (t *Table) Len() int { return len(t.rows) }
-
 // Table prints a table.
 func (s *Screen) Table(t *Table) {
 	s.mask(t)
@@ -236,9 +233,6 @@ func Text(s string) string { return printable.Text(s) }
 
 // Block is Text for several lines: it keeps line ends and tabs.
 func Block(s string) string { return printable.Block(s) }
-
-// Cell returns s for a cell of a spreadsheet, which takes it for no formula.
-func Cell(s string) string { return printable.Cell(s) }
 
 // text returns s for one line: without secrets, and safe.
 func (s *Screen) text(text string) string { return Text(s.Privacy.Text(text)) }

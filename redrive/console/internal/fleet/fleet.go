@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Service is one service of a fleet. Its functions may panic, and may go on for longer than their context.
@@ -35,12 +34,10 @@ func New(may func(*http.Request) (bool, string, error), read func(context.Contex
 		reads: turn{taken: make(chan struct{}, 1)}}
 }
 
-// State is how a service stands.
+// State is how a service stands, as its API says it.
 type State struct {
-	Waiting, FailedAgain int             // letters
-	Oldest               time.Time       // the first failure of the letter that waits longest
-	Campaigns, Stopped   int             // campaigns under way, and those that stopped themselves
-	Causes               []letters.Group // of the letters that wait, the largest first
+	operate.HealthData
+	Causes []operate.CauseData // of the letters that wait, the largest first
 }
 
 // Seen is a service as the person of one request may see it.
@@ -70,54 +67,38 @@ const (
 
 var settings = apiclient.Names{URL: "Config.URL", TokenFile: "Config.TokenFile"}
 
-// API is a service that is read over the API of its own console.
-type API struct {
-	*apiclient.Client
-	causes int
-}
-
-// OverAPI returns the service at an address. No other address is ever asked.
-func OverAPI(address, tokenFile string, causes int) (*API, error) {
-	client, err := apiclient.New(apiclient.Config{URL: address, TokenFile: tokenFile, Names: settings,
+// OverAPI returns a client of the console at an address. No other address is ever asked.
+func OverAPI(address, tokenFile string) (*apiclient.Client, error) {
+	return apiclient.New(apiclient.Config{URL: address, TokenFile: tokenFile, Names: settings,
 		Program: "a console of Spillway", MostRead: mostRead, Brief: true})
-	return &API{client, causes}, err
 }
 
-// Read returns the state of the service. Nothing of it is believed but its numbers: its texts are bounded here, and made
-// safe where they are shown.
-func (a *API) Read(ctx context.Context) (s State, err error) {
-	var health operate.HealthData
-	if err := a.Get(ctx, &health, nil, "health"); err != nil {
+// Read returns the state of a service, with so many causes. Nothing of it is believed but its numbers: its texts are
+// bounded here, and made safe where they are shown.
+func Read(ctx context.Context, api *apiclient.Client, most int) (s State, err error) {
+	if err := api.Get(ctx, &s.HealthData, nil, "health"); err != nil {
 		return s, err
 	}
 	var list operate.CausesData
-	if err := a.Get(ctx, &list, url.Values{"limit": {strconv.Itoa(a.causes)}}, "causes"); err != nil {
-		return s, err
-	}
-	s.Waiting = max(0, health.Letters[string(letters.StatusWaiting)])
-	s.FailedAgain = max(0, health.Letters[string(letters.StatusFailedAgain)])
-	s.Oldest, s.Stopped = timeOf(health.OldestFailedAt), max(0, health.Stopped)
-	for state, n := range health.Campaigns {
-		if !campaigns.State(state).Ended() {
-			s.Campaigns += max(0, n)
+	err = api.Get(ctx, &list, url.Values{"limit": {strconv.Itoa(most)}}, "causes")
+	s.Causes = list.Causes[:min(len(list.Causes), most)]
+	for i := range s.Causes {
+		c := &s.Causes[i]
+		for _, text := range []*string{&c.Cause, &c.Class, &c.Handler, &c.Reason, &c.Description} {
+			*text = boundedtext.Text(*text, mostText)
 		}
 	}
-	for _, c := range list.Causes[:min(len(list.Causes), a.causes)] {
-		g := letters.Group{Cause: bounded(c.Cause), Count: max(0, c.Count), FirstFailedAt: timeOf(c.FirstFailedAt),
-			LastFailedAt: timeOf(c.LastFailedAt), Handler: bounded(c.Handler), Reason: bounded(c.Reason),
-			Description: bounded(c.Description)}
-		_ = g.Class.UnmarshalText([]byte(c.Class)) // a newer server may have more classes
-		s.Causes = append(s.Causes, g)
-	}
-	return s, nil
+	return s, err
 }
 
-func bounded(text string) string { return boundedtext.Text(text, mostText) }
-
-// timeOf is the zero time for what is none.
-func timeOf(text string) time.Time {
-	at, _ := time.Parse(time.RFC3339Nano, text)
-	return at
+// Running is the number of campaigns that have not ended.
+func (s State) Running() (n int) {
+	for state, some := range s.Campaigns {
+		if !campaigns.State(state).Ended() {
+			n += max(0, some)
+		}
+	}
+	return n
 }
 
 // asked is a service that was asked, and gives its answers one after the other.

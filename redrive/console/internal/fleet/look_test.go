@@ -19,6 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func stopped(n int) (s fleet.State) {
+	s.Stopped = n
+	return s
+}
+
 func everyone(*http.Request) (bool, string, error) { return true, "", nil }
 
 func look(services ...*fleet.Service) []fleet.Seen {
@@ -34,7 +39,7 @@ func TestOneThatHangs(t *testing.T) {
 				var calls atomic.Int32
 				release := make(chan struct{})
 				hang := func() { calls.Add(1); <-release }
-				well := fleet.New(everyone, func(context.Context) (fleet.State, error) { return fleet.State{Waiting: 7}, nil })
+				well := fleet.New(everyone, func(context.Context) (fleet.State, error) { return stopped(7), nil })
 				ill := fleet.New(func(*http.Request) (bool, string, error) {
 					if of == "access" {
 						hang()
@@ -44,17 +49,17 @@ func TestOneThatHangs(t *testing.T) {
 					if of == "read" {
 						hang()
 					}
-					return fleet.State{Waiting: 8}, nil
+					return stopped(8), nil
 				})
 				why := func(s fleet.Seen) error { return errors.Join(s.Unknown, s.Err) }
 				begun := time.Now()
 				seen := look(ill, well)
 				testkit.Equal(t, "it took", time.Since(begun), time.Second)
-				testkit.Require(t, errors.Is(why(seen[0]), fleet.ErrLate) && seen[1].State.Waiting == 7, "%+v", seen)
+				testkit.Require(t, errors.Is(why(seen[0]), fleet.ErrLate) && seen[1].State.Stopped == 7, "%+v", seen)
 				begun, before := time.Now(), runtime.NumGoroutine()
 				for range 20 {
 					seen = look(well, ill)
-					testkit.Require(t, errors.Is(why(seen[1]), fleet.ErrBusy) && seen[0].State.Waiting == 7, "%+v", seen)
+					testkit.Require(t, errors.Is(why(seen[1]), fleet.ErrBusy) && seen[0].State.Stopped == 7, "%+v", seen)
 				}
 				synctest.Wait()
 				if took := time.Since(begun); took != 0 || calls.Load() != 1 || runtime.NumGoroutine() > before+10 {
@@ -63,7 +68,7 @@ func TestOneThatHangs(t *testing.T) {
 				close(release)
 				synctest.Wait()
 				seen = look(ill)
-				testkit.Check(t, seen[0].State.Waiting == 8 && why(seen[0]) == nil, "it is back: %+v", seen)
+				testkit.Check(t, seen[0].State.Stopped == 8 && why(seen[0]) == nil, "it is back: %+v", seen)
 			})
 		})
 	}
@@ -77,7 +82,7 @@ func TestManyLookAtOnce(t *testing.T) {
 			most.Store(max(most.Load(), now.Add(1)))
 			defer now.Add(-1)
 			time.Sleep(10 * time.Millisecond)
-			return fleet.State{Waiting: 7}, nil
+			return stopped(7), nil
 		})
 		answers := make(chan fleet.Seen)
 		for range 20 {
@@ -85,7 +90,7 @@ func TestManyLookAtOnce(t *testing.T) {
 		}
 		for range 20 {
 			seen := <-answers
-			testkit.Check(t, seen.State.Waiting == 7 && seen.Err == nil, "%+v", seen)
+			testkit.Check(t, seen.State.Stopped == 7 && seen.Err == nil, "%+v", seen)
 		}
 		testkit.Check(t, most.Load() == 1, "%d reads at once", most.Load())
 	})
@@ -93,7 +98,7 @@ func TestManyLookAtOnce(t *testing.T) {
 
 // Feature V11: a panic, an error or an end in one service's function is the answer of that service alone.
 func TestOneThatFails(t *testing.T) {
-	state := func(context.Context) (fleet.State, error) { return fleet.State{Waiting: 7}, nil }
+	state := func(context.Context) (fleet.State, error) { return stopped(7), nil }
 	reads := 0
 	counted := func(context.Context) (fleet.State, error) { reads++; return fleet.State{}, nil }
 	seen := look(
@@ -112,7 +117,7 @@ func TestOneThatFails(t *testing.T) {
 	for i, want := range []struct{ may, unknown, failed bool }{{unknown: true}, {unknown: true}, {}, {may: true, failed: true}, {may: true}, {may: true}} {
 		got := seen[i]
 		testkit.Check(t, (got.Unknown != nil || got.May == want.may) && (got.Unknown != nil) == want.unknown &&
-			(got.Err != nil) == want.failed && (got.State.Waiting == 7) == (want.may && !want.failed),
+			(got.Err != nil) == want.failed && (got.State.Stopped == 7) == (want.may && !want.failed),
 			"%d: %+v", i, got)
 	}
 	testkit.Check(t, seen[2].Note == "not you" && reads == 0, "%+v, %d reads", seen[2], reads)

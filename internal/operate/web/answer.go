@@ -1,0 +1,128 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
+)
+
+// Unchanged gives an answer its tag, and answers 304 if the reader has it already.
+func Unchanged(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	sum := sha256.Sum256(body)
+	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	w.Header().Set("ETag", "W/"+tag)
+	for one := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return true
+		}
+	}
+	return false
+}
+
+// Send sends a body as the reader takes it, if the method has one. A short one is not compressed.
+func Send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	if len(body) > 1<<10 && takesGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		body = compressed(body)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the reader may be gone
+	}
+}
+
+func takesGzip(r *http.Request) bool {
+	for offer := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(strings.TrimSpace(offer), ";")
+		if strings.TrimSpace(name) == "gzip" && strings.ReplaceAll(weight, " ", "") != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
+
+func compressed(body []byte) []byte {
+	var out bytes.Buffer
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(&out)
+	_, _ = z.Write(body) // into memory
+	_ = z.Close()
+	return out.Bytes()
+}
+
+// File is what a browser stores, as it is.
+type File struct {
+	Kind  string // its media type
+	Name  string // letters, digits and ". _ -" only
+	Size  int    // if known
+	Write func(io.Writer) error
+}
+
+// Bytes are bytes as a File.
+func Bytes(name string, body []byte) *File {
+	return &File{Kind: "application/octet-stream", Name: name, Size: len(body),
+		Write: func(w io.Writer) error { _, err := w.Write(body); return err }}
+}
+
+// Send sends the file. If it breaks off, the connection is cut, so that nothing takes the beginning for the whole.
+func (f *File) Send(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Type", f.Kind)
+	header.Set("Content-Disposition", `attachment; filename="`+f.Name+`"`)
+	if f.Size > 0 {
+		header.Set("Content-Length", strconv.Itoa(f.Size))
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method != http.MethodHead && f.Write(w) != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// Explain says why a request has no answer, for any error. timeout is how long the request might take.
+func Explain(err error, timeout time.Duration) *operate.Problem {
+	forbidden, large := (*operate.Forbidden)(nil), (*http.MaxBytesError)(nil)
+	is := func(status int, kind, title, detail string) *operate.Problem {
+		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
+	}
+	switch {
+	case errors.As(err, &forbidden):
+		return is(http.StatusForbidden, operate.ProblemForbidden, "Not allowed", forbidden.Why)
+	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
+		return is(http.StatusNotFound, operate.ProblemNotFound, "Not found",
+			"What you look for is not there. It may have been purged, or it belongs to another service.")
+	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
+		return is(http.StatusConflict, operate.ProblemChanged, "Something has changed meanwhile",
+			"Nothing was changed. Look at the present state, and decide again.")
+	case errors.As(err, &large):
+		return is(http.StatusRequestEntityTooLarge, operate.ProblemTooLarge, "Too large",
+			fmt.Sprintf("The body may have at most %d bytes.", large.Limit))
+	case errors.As(err, new(*classify.PanicError)):
+		return is(http.StatusInternalServerError, operate.ProblemFailed, "The request failed",
+			"This is a fault of the console. The log of the service says more.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return is(http.StatusServiceUnavailable, operate.ProblemTimeout, "This takes too long",
+			fmt.Sprintf("The database had no answer within %v. Choose fewer letters, or try again.", timeout))
+	}
+	return is(http.StatusServiceUnavailable, operate.ProblemUnavailable, "The database does not answer",
+		"The dead letters are safe where they are. Messages are not affected.")
+}
