@@ -49,7 +49,7 @@ type Channel struct {
 	stores  []*outage.Dependency // of what the parts themselves need
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
-	logger  *logging.Late // nil with a Config.Logger
+	logger  *logging.Log // nil with a Config.Logger
 	holds   holds
 	// see Config.DrainTimeout
 	drainTimeout time.Duration
@@ -69,7 +69,7 @@ func New(ctx context.Context, config Config) (*Channel, error) {
 	config.own()
 	err := config.observe()
 	if config.Logger == nil {
-		ch.logger = logging.NewLate()
+		ch.logger = logging.NewLate(config.Privacy.Text)
 		config.Logger = ch.logger
 	}
 	if err == nil {

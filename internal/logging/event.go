@@ -2,6 +2,7 @@ package logging
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill"
 
@@ -62,24 +63,21 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 		return
 	}
 	writeMisses(logger)
-	log := of(logger)
-	var room [256]byte
-	key := append(room[:0], e.Name()...)
+	inherited := of(logger).fields
+	var room [8]string
+	place := room[:0]
 	for _, name := range e.place {
-		key = append(key, 0)
 		value, ok := fields[name]
 		if !ok {
-			value = log.fields[name]
+			value = inherited[name]
 		}
-		switch v := value.(type) {
-		case string:
-			key = append(key, clean(v)...)
-		case int:
-			key = appendInt(key, v)
+		text, _ := value.(string)
+		if number, is := value.(int); is {
+			text = strconv.Itoa(number)
 		}
+		place = append(place, text)
 	}
-	if p, written := log.core.take(e, key); written || p != nil {
-		line := Line{log, e, p, written}
+	if line, due := e.At(logger, place...); due {
 		line.Write(err, fields)
 	}
 }

@@ -198,7 +198,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Feature O5: a late logger drops its lines until it is bound, and so does what With made of it; the first logger
 // stays.
 func TestLate(t *testing.T) {
-	late, first, second := logging.NewLate(), watermill.NewCaptureLogger(), watermill.NewCaptureLogger()
+	late, first, second := logging.NewLate(strings.Clone), watermill.NewCaptureLogger(), watermill.NewCaptureLogger()
 	child := late.With(watermill.LogFields{"a": 1, "b": 1}).With(watermill.LogFields{"b": 2})
 	lines := func() {
 		late.Error("error", errors.New("boom"), nil)
@@ -219,7 +219,7 @@ func TestLate(t *testing.T) {
 	if !first.Has(want) || len(first.Captured()) != 4 || len(second.Captured()) != 0 {
 		t.Errorf("first %v, second %v", first.Captured(), second.Captured())
 	}
-	nop := logging.NewLate()
+	nop := logging.NewLate(strings.Clone)
 	nop.Bind(watermill.NopLogger{})
 	testkit.Check(t, logging.IsSilent(nop), "a late logger that is bound to none is not silent")
 }

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -37,7 +36,19 @@ func Wrap(logger watermill.LoggerAdapter, mask func(string) string) watermill.Lo
 	if mask == nil {
 		mask = (*privacy.Redactor)(nil).Text
 	}
-	return &Log{core: newCore(logger, mask)}
+	log := NewLate(mask)
+	log.Bind(logger)
+	return log
+}
+
+// NewLate returns a Log that drops its lines until Bind gives it a logger. Mask is that of Wrap, and not nil.
+func NewLate(mask func(string) string) *Log { return &Log{core: newCore(mask)} }
+
+// Bind gives l, and all that With made of it, the logger. Later calls have no effect.
+func (l *Log) Bind(logger watermill.LoggerAdapter) {
+	if logger != nil {
+		l.core.writer.to.CompareAndSwap(nil, &logger)
+	}
 }
 
 // of returns the Log of a logger that a part was given.
@@ -45,7 +56,9 @@ func of(logger watermill.LoggerAdapter) *Log {
 	if log, ok := logger.(*Log); ok {
 		return log
 	}
-	return &Log{core: &core{writer: &writer{to: logger}, mask: (*privacy.Redactor)(nil).Text}}
+	log := &Log{core: &core{mask: (*privacy.Redactor)(nil).Text}}
+	log.Bind(logger)
+	return log
 }
 
 // Begin says that a router begins: from now on counts are written at the end of each window.
@@ -201,80 +214,10 @@ func oneLine(text string) string {
 	return b.String()
 }
 
-func appendInt(to []byte, v int) []byte { return strconv.AppendInt(to, int64(v), 10) }
-
-// Late is a logger that drops its lines until Bind gives it a logger to pass them to.
-type Late struct {
-	bound  *atomic.Pointer[watermill.LoggerAdapter] // shared with what With returned
-	fields watermill.LogFields
-}
-
-// NewLate returns a Late without a logger.
-func NewLate() *Late { return &Late{bound: new(atomic.Pointer[watermill.LoggerAdapter])} }
-
-// Bind gives l its logger. Later calls have no effect.
-func (l *Late) Bind(logger watermill.LoggerAdapter) {
-	if logger != nil {
-		l.bound.CompareAndSwap(nil, &logger)
-	}
-}
-
-// Error passes the line to the bound logger.
-func (l *Late) Error(msg string, err error, fields watermill.LogFields) {
-	if to := l.to(); to != nil {
-		to.Error(msg, err, l.with(fields))
-	}
-}
-
-// Info passes the line to the bound logger.
-func (l *Late) Info(msg string, fields watermill.LogFields) {
-	if to := l.to(); to != nil {
-		to.Info(msg, l.with(fields))
-	}
-}
-
-// Debug passes the line to the bound logger.
-func (l *Late) Debug(msg string, fields watermill.LogFields) {
-	if to := l.to(); to != nil {
-		to.Debug(msg, l.with(fields))
-	}
-}
-
-// Trace passes the line to the bound logger.
-func (l *Late) Trace(msg string, fields watermill.LogFields) {
-	if to := l.to(); to != nil {
-		to.Trace(msg, l.with(fields))
-	}
-}
-
-// With returns a logger that is bound together with l and adds fields to each line.
-func (l *Late) With(fields watermill.LogFields) watermill.LoggerAdapter {
-	return &Late{bound: l.bound, fields: l.with(fields)}
-}
-
-func (l *Late) to() watermill.LoggerAdapter {
-	if to := l.bound.Load(); to != nil {
-		return *to
-	}
-	return nil
-}
-
-func (l *Late) with(fields watermill.LogFields) watermill.LogFields {
-	if len(l.fields) == 0 {
-		return fields
-	}
-	all := maps.Clone(l.fields)
-	maps.Copy(all, fields)
-	return all
-}
-
 // IsSilent reports whether logger drops every line, so that its fields need not be built.
 func IsSilent(logger watermill.LoggerAdapter) bool {
 	if log, ok := logger.(*Log); ok {
-		logger = log.core.writer.to
-	}
-	if late, ok := logger.(*Late); ok {
-		logger = late.to()
+		logger = log.core.writer.logger()
 	}
 	if logger == nil {
 		return true

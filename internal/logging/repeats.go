@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
 )
 
 const (
@@ -25,7 +23,7 @@ const (
 type core struct {
 	mask   func(string) string
 	counts bool // false for a logger that no part wrapped
-	writer *writer
+	writer writer
 
 	mu     sync.Mutex
 	places map[string]*place
@@ -45,8 +43,8 @@ type place struct {
 	example  *entry
 }
 
-func newCore(to watermill.LoggerAdapter, mask func(string) string) *core {
-	return &core{mask: mask, counts: true, writer: &writer{to: to}, places: make(map[string]*place)}
+func newCore(mask func(string) string) *core {
+	return &core{mask: mask, counts: true, places: make(map[string]*place)}
 }
 
 // take decides about a line. It is written, or counted. The place of a counted line is returned if it lacks an example.

@@ -2,6 +2,7 @@ package logging
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -25,20 +26,25 @@ type entry struct {
 // writer calls the logger, which may hang or panic, from a goroutine that runs while there are lines. The caller waits
 // for its line, so that lines come in order and the last one of a program is not lost.
 type writer struct {
-	to watermill.LoggerAdapter
+	to atomic.Pointer[watermill.LoggerAdapter] // nil until it is bound
 
 	mu      sync.Mutex
 	queue   []*job
 	running bool
 	hangs   bool // the logger did not return in time
-	free    []*job
 }
 
 // job is a line in the queue.
 type job struct {
 	entry entry
 	done  chan struct{}
-	timer *time.Timer
+}
+
+func (w *writer) logger() watermill.LoggerAdapter {
+	if to := w.to.Load(); to != nil {
+		return *to
+	}
+	return nil
 }
 
 // write reports whether there was room for the line.
@@ -50,7 +56,7 @@ func (w *writer) write(e entry) bool {
 		w.mu.Unlock()
 		return false
 	}
-	j := w.job(e)
+	j := &job{entry: e, done: make(chan struct{})}
 	w.queue = append(w.queue, j)
 	starts, hangs := !w.running, w.hangs
 	w.running = true
@@ -61,36 +67,16 @@ func (w *writer) write(e entry) bool {
 	if hangs {
 		return true
 	}
-	if j.timer == nil {
-		j.timer = time.NewTimer(patience)
-	} else {
-		j.timer.Reset(patience)
-	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case <-j.done:
-		j.timer.Stop()
-		w.mu.Lock()
-		j.entry = entry{}
-		if len(w.free) < 64 {
-			w.free = append(w.free, j)
-		}
-		w.mu.Unlock()
-	case <-j.timer.C:
+	case <-timer.C:
 		w.mu.Lock()
 		w.hangs = len(w.queue) > 0 || w.running
 		w.mu.Unlock()
 	}
 	return true
-}
-
-func (w *writer) job(e entry) *job {
-	if n := len(w.free); n > 0 {
-		j := w.free[n-1]
-		w.free = w.free[:n-1]
-		j.entry = e
-		return j
-	}
-	return &job{entry: e, done: make(chan struct{}, 1)}
 }
 
 // drain writes lines until none waits.
@@ -124,16 +110,20 @@ func (w *writer) call(j *job) {
 		w.mu.Lock()
 		w.hangs = false
 		w.mu.Unlock()
-		j.done <- struct{}{}
+		close(j.done)
 	}()
+	to := w.logger()
+	if to == nil {
+		return
+	}
 	switch e := &j.entry; e.level {
 	case watermill.ErrorLogLevel:
-		w.to.Error(e.text, e.err, e.fields)
+		to.Error(e.text, e.err, e.fields)
 	case watermill.InfoLogLevel:
-		w.to.Info(e.text, e.fields)
+		to.Info(e.text, e.fields)
 	case watermill.DebugLogLevel:
-		w.to.Debug(e.text, e.fields)
+		to.Debug(e.text, e.fields)
 	default:
-		w.to.Trace(e.text, e.fields)
+		to.Trace(e.text, e.fields)
 	}
 }

@@ -32,7 +32,6 @@ type Notifier struct {
 	config   Config
 	instance string // the name of the process in notices
 	pace     pace
-	late     *logging.Late // nil with a logger of the configuration
 	pending  *pending
 	life     *lifecycle.Lifecycle
 
@@ -111,11 +110,7 @@ func (n *Notifier) Plugin(router *message.Router) error {
 	n.mu.Lock()
 	watches := n.channel != nil
 	if n.config.Logger == nil {
-		n.late = logging.NewLate()
-		n.config.Logger = n.late
-	}
-	if n.late != nil {
-		n.late.Bind(router.Logger())
+		n.config.Logger = router.Logger()
 	}
 	n.mu.Unlock()
 	if !watches {
