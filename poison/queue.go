@@ -155,7 +155,7 @@ type Queue struct {
 // handler stops. It must confirm each letter, because the source is acked after Publish returns. NewQueue refuses a
 // decorator that hides an Initializer, see WithInitializer. It refuses a publisher whose broker drops messages by their
 // ids, if that is known: the publisher says so by a method Deduplicates() bool, or is that of watermill-nats with
-// TrackMsgId.
+// TrackMsgID.
 func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	if safecall.IsNil(publisher) {
 		return nil, errors.New("poison: NewQueue: the publisher is nil: dead letters would be lost; give a publisher or a " +

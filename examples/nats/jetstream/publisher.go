@@ -32,7 +32,7 @@ func NewPublisher(config Config, logger watermill.LoggerAdapter) (*Publisher, er
 	pub, err := nats.NewPublisherWithNatsConn(conn, nats.PublisherPublishConfig{
 		Marshaler:         config.Marshaler,
 		SubjectCalculator: nats.DefaultSubjectCalculator,
-		// No TrackMsgId: the server would confirm a letter that comes back within two minutes, and drop it as a
+		// No TrackMsgID: the server would confirm a letter that comes back within two minutes, and drop it as a
 		// duplicate.
 		JetStream: nats.JetStreamConfig{ConnectOptions: []natsgo.JSOpt{natsgo.MaxWait(config.PublishWait)}},
 	}, logger)

@@ -134,9 +134,10 @@ func checkDuplicates(pub message.Publisher) error {
 			return nil
 		}
 	}
-	if isAny(pub, func(known *foreign.Publisher) bool { return known.Deduplicates }) {
-		return fmt.Errorf("the publisher %T has JetStreamConfig.TrackMsgId: %s; set TrackMsgId to false for this "+
-			"publisher, or give another one", pub, swallowed)
+	var setting string
+	if isAny(pub, func(known *foreign.Publisher) bool { setting = known.Deduplicates; return setting != "" }) {
+		return fmt.Errorf("the publisher %T has %s: %s; set it to false for this publisher, or give another one", pub,
+			setting, swallowed)
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ type Publisher struct {
 	Looks bool
 	// Unconfirmed means that the broker confirms nothing and keeps nothing.
 	Unconfirmed bool
-	// Deduplicates means that the broker drops a message whose id it has had before.
-	Deduplicates bool
+	// Deduplicates is the setting by which the broker drops a message whose id it has had before, or "".
+	Deduplicates string
 	// Into is the topic that takes all messages, whatever topic they are for, or "".
 	Into string
 	// Unknown is a setting by which messages may be lost, and that the publisher does not have where the library looks
@@ -55,7 +55,18 @@ var publishers = []struct {
 		if v.at("config", "JetStream", "TrackMsgId").IsValid() {
 			tracks = "TrackMsgId"
 		}
-		p.Deduplicates = v.bool("config", "JetStream", tracks) && v.natsHasIDs()
+		if v.bool("config", "JetStream", tracks) && v.natsHasIDs() {
+			p.Deduplicates = "JetStreamConfig." + tracks
+		}
+	}},
+	{row{watermillPath + "-nats", []int{2}, "pkg/jetstream", "Publisher"}, func(v view, p *Publisher) {
+		if v.v.NumField() == 5 { // before v2.2.0 it could not track ids
+			return
+		}
+		v.missed = &p.Unknown
+		if v.bool("trackMsgID") {
+			p.Deduplicates = "PublisherConfig.TrackMessageID"
+		}
 	}},
 	{row{watermillPath + "-googlecloud", []int{1}, "pkg/googlecloud", "Publisher"}, func(v view, p *Publisher) {
 		p.Looks = !v.bool("config", "DoNotCheckTopicExistence")
@@ -135,9 +146,9 @@ var subscribers = []knownSubscriber{
 	{row: row{watermillPath + "-kafka", []int{3}, "pkg/kafka", "Subscriber"},
 		otherwise: Subscriber{After: time.Minute, Session: true}},
 	// The consumer_timeout of RabbitMQ.
-	{row: row{watermillPath + "-amqp", []int{2}, "pkg/amqp", "Subscriber"},
+	{row: row{watermillPath + "-amqp", []int{2, 3}, "pkg/amqp", "Subscriber"},
 		otherwise: Subscriber{After: 30 * time.Minute, Session: true}},
-	{row{watermillPath + "-sql", []int{3}, "pkg/sql", "Subscriber"},
+	{row{watermillPath + "-sql", []int{3, 4}, "pkg/sql", "Subscriber"},
 		Subscriber{After: 30 * time.Second, Transaction: true}, []string{"config", "AckDeadline"}, true},
 }
 

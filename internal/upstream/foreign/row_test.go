@@ -86,19 +86,22 @@ func TestPublishersOfAnotherShape(t *testing.T) {
 	for i, c := range []struct {
 		name, unknown string
 		config        any
-		deduplicates  bool
+		deduplicates  string
 		length        int64
 	}{
-		{"nats", "", struct{ config config[nats] }{config[nats]{nats{TrackMsgId: true}, nil}}, true, 0},
-		{"nats", "", struct{ config config[natsSince2_2] }{config[natsSince2_2]{natsSince2_2{TrackMsgID: true}, nil}}, true, 0},
-		{"nats", "config.JetStream.TrackMsgID", struct{ config config[natsLater] }{}, false, 0},
-		{"nats", "config.JetStream.TrackMsgID", struct{}{}, false, 0},
-		{"redisstream", "", struct{ config redis }{redis{DefaultMaxlen: 7}}, false, 7},
-		{"redisstream", "config.DefaultMaxlen", struct{ config redisLater }{}, false, 0},
+		{"nats", "", struct{ config config[nats] }{config[nats]{nats{TrackMsgId: true}, nil}}, "JetStreamConfig.TrackMsgId", 0},
+		{"nats", "", struct{ config config[natsSince2_2] }{config[natsSince2_2]{natsSince2_2{TrackMsgID: true}, nil}}, "JetStreamConfig.TrackMsgID", 0},
+		{"nats", "config.JetStream.TrackMsgID", struct{ config config[natsLater] }{}, "", 0},
+		{"nats", "config.JetStream.TrackMsgID", struct{}{}, "", 0},
+		{"jetstream", "", struct{ nc, js, m, logger, configureStream any }{}, "", 0}, // before v2.2.0 it tracked nothing
+		{"jetstream", "", struct{ trackMsgID bool }{true}, "PublisherConfig.TrackMessageID", 0},
+		{"jetstream", "trackMsgID", struct{ tracks bool }{true}, "", 0},
+		{"redisstream", "", struct{ config redis }{redis{DefaultMaxlen: 7}}, "", 7},
+		{"redisstream", "config.DefaultMaxlen", struct{ config redisLater }{}, "", 0},
 	} {
 		p := &Publisher{}
 		for j := range publishers {
-			if known := &publishers[j]; known.module == watermillPath+"-"+c.name {
+			if known := &publishers[j]; known.folder == "pkg/"+c.name {
 				known.read(view{row: &known.row, v: reflect.ValueOf(c.config)}, p)
 			}
 		}

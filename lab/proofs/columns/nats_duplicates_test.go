@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
 	wmnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	natsgo "github.com/nats-io/nats.go"
@@ -22,15 +23,21 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// tracking is watermill-nats's publisher with TrackMsgId, or without.
+// tracking is watermill-nats's publisher with TrackMsgID, or without.
 func tracking(t *testing.T, conn *natsgo.Conn, marshaler wmnats.Marshaler, track bool) *wmnats.Publisher {
 	t.Helper()
 	return testkit.Must(wmnats.NewPublisherWithNatsConn(conn, wmnats.PublisherPublishConfig{
-		Marshaler: marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{TrackMsgId: track},
+		Marshaler: marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{TrackMsgID: track},
 	}, nil))
 }
 
-// Feature V1, promise P1: with TrackMsgId a NATS server drops a message that comes back with its id, and confirms it.
+// trackingJS is the publisher of watermill-nats's package jetstream.
+func trackingJS(t *testing.T, track bool) message.Publisher {
+	t.Helper()
+	return testkit.Must(jetstream.NewPublisher(jetstream.PublisherConfig{Conn: new(natsgo.Conn), TrackMessageID: track}))
+}
+
+// Feature V1, promise P1: with TrackMsgID, or TrackMessageID of package jetstream, a NATS server drops a message that comes back with its id, and confirms it.
 // No part takes such a publisher, however it is decorated.
 func TestNATSTracksIDsRefused(t *testing.T) {
 	t.Parallel()
@@ -77,7 +84,7 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 	core := testkit.Must(wmnats.NewPublisherWithNatsConn(new(natsgo.Conn), wmnats.PublisherPublishConfig{
 		Marshaler: wmnats.GobMarshaler{}, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: wmnats.JetStreamConfig{Disabled: true},
 	}, nil))
-	const ids = "set TrackMsgId to false"
+	const ids, other = "has JetStreamConfig.TrackMsgID", "has PublisherConfig.TrackMessageID"
 	for name, row := range map[string]struct {
 		pub     message.Publisher
 		refusal string
@@ -85,6 +92,9 @@ func TestNATSTracksIDsRefused(t *testing.T) {
 		"tracks":              {headers, ids},
 		"decorated":           {transformed, ids},
 		"embedded by pointer": {struct{ *wmnats.Publisher }{headers}, ids},
+		"jetstream tracks":    {trackingJS(t, true), other},
+		"decorated jetstream": {testkit.Must(message.MessageTransformPublisherDecorator(func(*message.Message) {})(trackingJS(t, true))), other},
+		"jetstream":           {trackingJS(t, false), ""},
 		"does not track":      {tracking(t, new(natsgo.Conn), &wmnats.NATSMarshaler{}, false), ""},
 		"Gob has no header":   {tracking(t, new(natsgo.Conn), wmnats.GobMarshaler{}, true), ""},
 		"known better":        {knownBetter{headers}, ""},

@@ -57,10 +57,10 @@ func TestFactPublishers(t *testing.T) {
 		marshaler wmnats.Marshaler
 		want      foreign.Publisher
 	}{
-		{wmnats.JetStreamConfig{AutoProvision: true, TrackMsgId: true}, &wmnats.NATSMarshaler{},
-			foreign.Publisher{Looks: true, Deduplicates: true}},
-		{wmnats.JetStreamConfig{TrackMsgId: true}, &wmnats.JSONMarshaler{}, foreign.Publisher{}},
-		{wmnats.JetStreamConfig{TrackMsgId: true}, &wmnats.GobMarshaler{}, foreign.Publisher{}},
+		{wmnats.JetStreamConfig{AutoProvision: true, TrackMsgID: true}, &wmnats.NATSMarshaler{},
+			foreign.Publisher{Looks: true, Deduplicates: "JetStreamConfig.TrackMsgID"}},
+		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.JSONMarshaler{}, foreign.Publisher{}},
+		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.GobMarshaler{}, foreign.Publisher{}},
 		{wmnats.JetStreamConfig{AutoProvision: true, Disabled: true}, &wmnats.NATSMarshaler{},
 			foreign.Publisher{Unconfirmed: true}},
 	} {
@@ -68,6 +68,11 @@ func TestFactPublishers(t *testing.T) {
 			wmnats.PublisherPublishConfig{Marshaler: c.marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: c.config}, nil))
 		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
 		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Publisher", got != nil && reflect.DeepEqual(*got, c.want))
+	}
+	for tracks, want := range map[bool]string{true: "PublisherConfig.TrackMessageID", false: ""} {
+		pub := testkit.Must(jetstream.NewPublisher(jetstream.PublisherConfig{Conn: &nats.Conn{}, TrackMessageID: tracks}))
+		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
+		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream.Publisher", got != nil && reflect.DeepEqual(*got, foreign.Publisher{Deduplicates: want}))
 	}
 }
 
