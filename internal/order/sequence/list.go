@@ -69,13 +69,13 @@ func list(ctx context.Context, on *database.Database, and string, service string
 		p.lane, p.id = notNil(p.lane), string(id)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		p.Key = keyShown(p.lane)
-		wait := microseconds(due)
+		wait := database.Microseconds(due)
 		p.SentAt, p.Due = time.UnixMicro(sent).UTC(), time.Now().Add(wait).UTC()
 		p.Held, p.Late = held != 0, held == 0 && wait < -late
 		if decision != Undecided {
 			p.Decided, p.By, p.Why, p.DecidedAt = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy),
 				time.UnixMicro(decided).UTC()
-			p.Held, p.Late = false, microseconds(ago) > late
+			p.Held, p.Late = false, database.Microseconds(ago) > late
 		}
 		all = append(all, p)
 		return nil
@@ -156,7 +156,7 @@ func Show(ctx context.Context, db *sql.DB, service string, seq int64,
 			&metadata); err != nil {
 			return err
 		}
-		m.ID, m.SentAt, m.Due = shown(id), time.UnixMicro(sent).UTC(), time.Now().Add(microseconds(due)).UTC()
+		m.ID, m.SentAt, m.Due = shown(id), time.UnixMicro(sent).UTC(), time.Now().Add(database.Microseconds(due)).UTC()
 		if m.Held = held != 0 && decision == Undecided; decision != Undecided {
 			m.Decided, m.By, m.Why = decision.String(), shown(by), boundedtext.Text(string(why), mostWhy)
 		}
@@ -242,7 +242,7 @@ func (t *Table) Standing(ctx context.Context) (all []Standing, err error) {
 		var group, topic []byte
 		var overdue int64
 		err := rows.Scan(&group, &topic, &s.Partition, &s.Sequences, &s.Messages, &s.Held, &overdue)
-		s.Group, s.Topic, s.Overdue = string(group), string(topic), max(0, microseconds(overdue))
+		s.Group, s.Topic, s.Overdue = string(group), string(topic), max(0, database.Microseconds(overdue))
 		all = append(all, s)
 		return err
 	}, `SELECT p.members, p.topic, p.part, COUNT(*), SUM(first.n), SUM(CASE WHEN p.held <> 0 AND p.decision = 0 THEN 1 ELSE 0 END),

@@ -141,7 +141,7 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 			row.RecordKey = []byte{}
 		}
 		row.Key = keytable.Key{Consumer: string(consumer), ID: string(keyID)}
-		row.Due, row.Held, row.SentAt = time.Now().Add(microseconds(due)), held != 0, time.UnixMicro(sent)
+		row.Due, row.Held, row.SentAt = time.Now().Add(database.Microseconds(due)), held != 0, time.UnixMicro(sent)
 		row.By, row.Why = string(by), string(why)
 		rows = append(rows, row)
 		var err error
@@ -172,7 +172,7 @@ func (s *Store) Load(ctx context.Context, of Source) (all []Waiting, err error) 
 		var w Waiting
 		var due int64
 		err := rows.Scan(&w.Lane, &due, &w.messages, &w.bytes)
-		w.Lane, w.Due = notNil(w.Lane), time.Now().Add(microseconds(due))
+		w.Lane, w.Due = notNil(w.Lane), time.Now().Add(database.Microseconds(due))
 		all = append(all, w)
 		return err
 	}, s.statements.lanes, []byte(of.hash(s.service)))
@@ -190,12 +190,6 @@ func (s *Store) Decided(ctx context.Context, of Source) (lanes [][]byte, err err
 		return err
 	}, s.statements.decided, []byte(of.hash(s.service)))
 	return lanes, err
-}
-
-// microseconds bounds what the database says: its clock may have jumped.
-func microseconds(n int64) time.Duration {
-	const most = int64(10 * 366 * 24 * time.Hour / time.Microsecond)
-	return time.Duration(max(-most, min(n, most))) * time.Microsecond
 }
 
 // Source is a partition of a topic, for one consumer group.

@@ -137,15 +137,9 @@ func (q *Question) row(ctx context.Context) (found row, err error) {
 		if err := rows.Scan(&turn, &age, &answered, &found.Text); err != nil {
 			return err
 		}
-		found.there, found.answered, found.turn = true, answered > 0, microseconds(turn)
-		found.Age = max(0, microseconds(age))
+		found.there, found.answered, found.turn = true, answered > 0, database.Microseconds(turn)
+		found.Age = max(0, database.Microseconds(age))
 		return nil
 	}, q.look, q.service, q.name)
 	return found, err
-}
-
-// microseconds bounds what the database says: its clock may have jumped.
-func microseconds(n int64) time.Duration {
-	const most = int64(1<<62) / int64(time.Microsecond)
-	return time.Duration(max(-most, min(n, most))) * time.Microsecond
 }

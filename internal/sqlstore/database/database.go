@@ -226,6 +226,12 @@ func query(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, te
 	return Each(rows, scan)
 }
 
+// Microseconds bounds what the database says of a time: its clock may have jumped.
+func Microseconds(n int64) time.Duration {
+	const most = int64(100 * 366 * 24 * time.Hour / time.Microsecond) // which a Duration can still hold
+	return time.Duration(max(-most, min(n, most))) * time.Microsecond
+}
+
 // Largest returns how many bytes a row, or the values of a statement, could have when the Database was opened. It is 0
 // if the database names every limit in its errors.
 func (d *Database) Largest() int { return d.largest }

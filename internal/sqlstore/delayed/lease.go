@@ -66,7 +66,7 @@ func (s *Store) next(ctx context.Context, horizon time.Duration,
 	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
 		err := rows.Scan(&us)
-		in, ok = microseconds(us), true
+		in, ok = database.Microseconds(us), true
 		return err
 	}, nextText(s, condition),
 		append([]any{[]byte(s.service), horizon.Microseconds()}, args...)...)
@@ -177,7 +177,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 		if err := rows.Scan(&t.seq, &topic, &id, &metadata, &payload, &hasPayload, &t.failures, &late); err != nil {
 			return err
 		}
-		t.topic, t.late, t.readAt = string(topic), microseconds(late), at
+		t.topic, t.late, t.readAt = string(topic), database.Microseconds(late), at
 		t.msg, t.damage = metadatacodec.Message(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil

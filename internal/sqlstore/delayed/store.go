@@ -226,7 +226,7 @@ func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
 		var topic []byte
 		var next int64
 		err := rows.Scan(&topic, &w.Messages, &next)
-		w.Topic, w.Next = string(topic), microseconds(next)
+		w.Topic, w.Next = string(topic), database.Microseconds(next)
 		waiting = append(waiting, w)
 		return err
 	}, s.db.Statement(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
@@ -243,12 +243,6 @@ func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) err
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
 	return s.db.Query(ctx, reset, scan, query, args...)
-}
-
-// microseconds bounds what the database says: its clock may have jumped.
-func microseconds(n int64) time.Duration {
-	const most = 10 * int64(MaxDelay/time.Microsecond) // which a Duration can still hold
-	return time.Duration(max(-most, min(n, most))) * time.Microsecond
 }
 
 // Left returns what waits in db for a service that has no Store there, such as one that went back to stage topics. It

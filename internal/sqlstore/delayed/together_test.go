@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -52,7 +53,7 @@ func TestStore_together(t *testing.T) {
 			var id, topic, payload []byte
 			var wait int64
 			err := rows.Scan(&id, &topic, &payload, &wait)
-			got[fmt.Sprintf("%s %s %q %.0f", id, topic, payload, microseconds(wait).Hours())] = true
+			got[fmt.Sprintf("%s %s %q %.0f", id, topic, payload, database.Microseconds(wait).Hours())] = true
 			return err
 		}, s.db.Statement(`SELECT id, topic, payload, due_at - now_us() FROM spillway_delayed`)))
 		testkit.Check(t, maps.Equal(got, want), "stored are %v, want %v", got, want)
