@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
-	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
@@ -117,7 +116,7 @@ func (l *Letter) fail(f *classify.Failure, node string) {
 		Class:         f.Verdict.Class,
 		Reason:        attempts.Reason(f.Verdict),
 		Description:   description,
-		Type:          errorkind.Types(f.Err),
+		Type:          typesOf(f.Err),
 		Stack:         stack,
 		StackHash:     hashStack(stack),
 		Node:          node,
@@ -388,4 +387,24 @@ func noted(history []classify.Attempt, a entry) []classify.Attempt {
 	}
 	return attempts.Latest(append(history,
 		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
+}
+
+// maxCauses bounds how many causes of an error are named.
+const maxCauses = 16
+
+// typesOf names the types of err and its first causes, outermost first. It leaves out the wrappers of fmt, and the marks
+// and failures of package classify.
+func typesOf(err error) string {
+	var types []string
+	looked := 0
+	for one := range causes.First(err) {
+		if looked++; looked > maxCauses {
+			break
+		}
+		name := reflect.TypeOf(one).String()
+		if !strings.HasPrefix(name, "*fmt.wrapError") && name != "*classify.marked" && name != "*classify.Failure" {
+			types = append(types, name)
+		}
+	}
+	return strings.Join(types, " > ")
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
-	"github.com/watermill-spillway/spillway/internal/errs/errorkind"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -100,6 +99,11 @@ func TestDecodeHostileValues(t *testing.T) {
 
 type tracedError struct{ error }
 
+// endless wraps itself.
+type endless struct{ error }
+
+func (e endless) Unwrap() error { return e }
+
 // Feature D1: type chain, stack and its hash. The hash is the same for the same place, whatever the arguments.
 func TestCause(t *testing.T) {
 	hashes := map[string]string{}
@@ -111,8 +115,9 @@ func TestCause(t *testing.T) {
 		hashes[hashStack(stack)] = stack
 	}
 	testkit.Check(t, len(hashes) == 1, "%d hashes for one place: %v", len(hashes), hashes)
-	kinds := errorkind.Types(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")})))
+	kinds := typesOf(fmt.Errorf("a: %w", classify.Permanent(tracedError{errors.New("b")})))
 	testkit.Check(t, kinds == "poison.tracedError", "type chain %q", kinds)
+	testkit.Equal(t, "types of an endless error", strings.Count(typesOf(endless{}), "endless"), maxCauses)
 }
 
 // Feature D1: the stack is the handler's, and its hash the same in every attempt, however the parts around it came
