@@ -14,6 +14,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
@@ -452,8 +453,8 @@ func (c *Config) reportsLeft() bool {
 	if c.DB == nil || c.Stages == nil || c.Stages.Store == nil {
 		return c.DB != nil
 	}
-	s := c.Stages.Store
-	return hidden.Of(s).DB() != c.DB || hidden.Of(s).Service() != c.Service
+	s := delays.In(c.Stages.Store)
+	return s.DB() != c.DB || s.Service() != c.Service
 }
 
 func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }

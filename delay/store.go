@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 )
@@ -11,9 +12,15 @@ import (
 // Store keeps messages in the table spillway_delayed until they are due. Give it to stages.Config.Store. It is safe for
 // concurrent use, by any number of processes. It has a goroutine only while messages of several callers go into one
 // statement.
-type Store struct{ handle }
+type Store struct {
+	handle
+	kept
+}
 
-type handle = hidden.Handle[*delayed.Store]
+type (
+	handle = hidden.Handle[*delayed.Store]
+	kept   = delays.Kept
+)
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
 // table, or upgrades the one that is there, and checks that it may take rows, for at most 30 seconds. The Store does
@@ -32,5 +39,5 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{hidden.By(in)}, nil
+	return &Store{hidden.By(in), delays.KeptIn(in)}, nil
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/settings"
@@ -40,7 +39,7 @@ type Config struct {
 	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second,
 	// time.Minute, 10*time.Minute).
 	Stages []Stage
-	// Store keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on
+	// Store, such as delay.NewStore, keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on
 	// any pub/sub. While the router runs, a relay publishes due messages to one re-entry topic of each handler.
 	// Default: none, messages wait in stage topics.
 	//
@@ -49,7 +48,7 @@ type Config struct {
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
 	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is
 	//     empty.
-	Store *delay.Store
+	Store Store
 	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives
 	// every message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other
 	// broker these would be lost.
@@ -67,6 +66,9 @@ type Config struct {
 	// a stage, with its cause, and an Error line per stage that fails. Tracer follows each publishing to a stage.
 	settings.Shared
 }
+
+// Store keeps messages in a database until they are due. It is a *delay.Store.
+type Store interface{ delays.Keeper }
 
 // Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.
 type Hooks struct {
@@ -138,6 +140,9 @@ func (c *Config) setDefaults() {
 		c.Jitter = 0.1
 	}
 	c.Jitter = max(c.Jitter, 0)
+	if safecall.IsNil(c.Store) {
+		c.Store = nil
+	}
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 
@@ -163,9 +168,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at least %s; for shorter waits use "+
 				"middleware.RetryConfig", i, stage.Delay, minDelay)
 		}
-		if stage.Delay > delayed.MaxDelay {
+		if stage.Delay > delays.MaxDelay {
 			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most %s", i, stage.Delay,
-				delayed.MaxDelay)
+				delays.MaxDelay)
 		}
 		if stage.Concurrency < 0 {
 			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i,

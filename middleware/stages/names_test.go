@@ -11,6 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -21,6 +23,12 @@ func stagesConfig(t testing.TB) stages.Config {
 	b := newBroker()
 	subscriber := func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
 	return stages.Config{Publisher: b, Subscriber: subscriber}
+}
+
+// A nil *delay.Store is none: messages wait in topics.
+func TestNilStore(t *testing.T) {
+	s := newStaging(t, stages.Config{Stages: stages.Delays(time.Second), Store: (*delay.Store)(nil)}, nil)
+	testkit.Check(t, hidden.Of(s.stages).Store() == nil, "stages have a store")
 }
 
 // Conventions: a configuration with which messages could be lost, or wait for good, is an error that names the field.

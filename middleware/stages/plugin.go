@@ -11,8 +11,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
@@ -128,7 +128,7 @@ func (s *Stages) warnOfAbandoned() {
 	defer cancel()
 	sources, known := s.topics()
 	if s.config.Store != nil {
-		kept, err := hidden.Of(s.config.Store).Waiting(ctx)
+		kept, err := delays.In(s.config.Store).Waiting(ctx)
 		s.unseen(err, "the delay store")
 		for _, k := range kept {
 			if !known[k.Topic] {

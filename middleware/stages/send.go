@@ -13,12 +13,12 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -94,7 +94,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 		msg.Metadata.Set(poison.KeyRetryEntry, entry)
 		return s.traced(c, to, failure, number, s.config.Store, msg, func() error {
 			return safecall.Call("delay store", func() error {
-				return hidden.Of(s.config.Store).Put(msg.Context(), to.topic, msg, pause)
+				return delays.In(s.config.Store).Put(msg.Context(), to.topic, msg, pause)
 			})
 		})
 	}
@@ -116,11 +116,14 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	})
 }
 
+// letters has the hidden functions of package poison.
+var letters = hidden.Of((*poison.Letter)(nil))
+
 // packing is a publisher that leaves what a broker refuses to what is packed in the message.
 type packing struct{ message.Publisher }
 
 func (p packing) Publish(topic string, messages ...*message.Message) error {
-	return inside.Poison.Publish(p.Publisher, topic, messages...)
+	return letters.Publish(p.Publisher, topic, messages...)
 }
 
 var (

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/settings"
@@ -36,7 +36,7 @@ type Stages struct {
 	config    Config
 	publisher packing // Config.Publisher
 	active    []Stage
-	relay     *delayed.Relay       // of a Store
+	relay     delays.Relay         // of a Store
 	life      *lifecycle.Lifecycle // of the relay
 
 	sink     *outage.Dependency // of the publisher or the store
@@ -71,9 +71,8 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delayed.NewRelay(hidden.Of(config.Store), s.publisher,
-			delayed.RelayConfig{GiveUp: s.giveUp,
-				Shared: settings.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger}})
+		relay, err := delays.In(config.Store).Relay(s.publisher, s.giveUp,
+			settings.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}
@@ -116,11 +115,11 @@ func (s *Stages) nearest(number int) int { return min(max(number, 0), len(s.acti
 type inner Stages
 
 // Store returns the store of the Config. It is nil if messages wait in topics.
-func (in *inner) Store() *delayed.Store {
+func (in *inner) Store() delays.Store {
 	if in == nil {
 		return nil
 	}
-	return hidden.Of(in.config.Store)
+	return delays.In(in.config.Store)
 }
 
 // HandlerOf returns the handler of a topic that waiting messages come back from, and the handler's live topic. It

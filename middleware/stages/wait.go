@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/due"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -233,7 +232,7 @@ func (w *waiter) onReentry(msg *message.Message, stage deadletter.Stage) {
 // configuration, a number that this topic does not serve becomes the nearest one. A message that names no stage has not
 // waited yet: it is a dead letter that re-enters, with all stages before it.
 func (w *waiter) stageOf(msg *message.Message) deadletter.Stage {
-	stage := inside.Poison.StageOf(msg)
+	stage := letters.StageOf(msg)
 	number := 0
 	_, waited := msg.Metadata[poison.KeyRetryDueAt]
 	if _, named := msg.Metadata[poison.KeyRetryStage]; named || waited {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -27,7 +28,7 @@ type RelayConfig struct {
 	// GiveUp is called with a message that the publisher can never accept: the error is a refusal for size, or wraps
 	// classify.ErrRefused. If GiveUp returns nil, it has placed the message elsewhere, and the message leaves the
 	// store. Default: none; such a message is tried again every minute.
-	GiveUp func(ctx context.Context, topic string, msg *message.Message, refusal error) error
+	GiveUp delays.GiveUp
 	// OnMoved is called with each message that the publisher has taken, in due order, before its row is deleted. It is
 	// called again if the message is published again. A panic is logged. Default: none.
 	OnMoved func(context.Context, Moved)
@@ -110,6 +111,11 @@ func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*R
 	r := &Relay{from: source{&config, store, publisher}}
 	r.life = lifecycle.Run(func(ctx context.Context) { _ = r.Run(ctx) })
 	return r, nil
+}
+
+// Relay is NewRelay for stages.
+func (s *Store) Relay(publisher message.Publisher, giveUp delays.GiveUp, shared settings.Shared) (delays.Relay, error) {
+	return NewRelay(s, publisher, RelayConfig{GiveUp: giveUp, Shared: shared})
 }
 
 // Plugin runs the relay for as long as handlers of the router run: from before the first subscribes until the last has

@@ -20,6 +20,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -27,8 +28,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
-// MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
-const MaxDelay = 10 * 366 * 24 * time.Hour
+// MaxDelay is the longest delay.
+const MaxDelay = delays.MaxDelay
 
 const (
 	// maxWrite bounds every statement, the wait for others included.
@@ -200,14 +201,7 @@ var errHeld = errors.New("the message's own transaction holds the database, so t
 	"outside of handlers with an idempotent receiver on the same file, or give the store a file of its own")
 
 // Waiting is what is kept for one topic.
-type Waiting struct {
-	// Topic is where the messages will be published.
-	Topic string
-	// Messages is how many there are. It includes those that are being published.
-	Messages int
-	// Next is the time until the first of them is due, to the microsecond. Negative: it is overdue by as much.
-	Next time.Duration
-}
+type Waiting = delays.Waiting
 
 // Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so
 // call it now and then, for people and metrics.
