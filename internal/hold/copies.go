@@ -211,8 +211,11 @@ func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 		case isGone:
 			continue // copyOf forgets it
 		}
-		if after := time.Since(one.since); first && r.Learn(after) {
-			one.tell(r, c, after)
+		if first {
+			r.CameAgain(one.logger, time.Since(one.since), logging.Fields{
+				logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx),
+				logging.MessageID: c.ID(),
+			})
 		}
 		select {
 		case <-one.acked:
@@ -252,15 +255,16 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	return one
 }
 
-// tell logs once per subscriber that a message came again.
-func (k *kept) tell(r *Redelivery, c *chain.Call, after time.Duration) {
-	r.told.Do(func() {
-		logging.HeldCopy.Write(k.logger, errRedelivered, logging.Fields{
-			logging.Handler: message.HandlerNameFromCtx(c.Ctx), logging.Topic: message.SubscribeTopicFromCtx(c.Ctx),
-			logging.MessageID: c.ID(), logging.After: after, logging.Held: r.MaxHold(0),
+// CameAgain notes that the broker delivered a message again that was held here for a time. If messages are held for less
+// from now on, it logs that, once per subscriber.
+func (r *Redelivery) CameAgain(logger watermill.LoggerAdapter, after time.Duration, of logging.Fields) {
+	if r.Learn(after) {
+		r.told.Do(func() {
+			of[logging.After], of[logging.Held] = after, r.MaxHold(0)
+			logging.HeldCopy.Write(logger, errRedelivered, of)
 		})
-	})
+	}
 }
 
 var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
-	"RedeliveryTime, or set MaxHold to half of the broker's redelivery time at most")
+	"RedeliveryTime that returns the broker's redelivery time, or set a part's MaxHold to half of that at most")

@@ -153,21 +153,10 @@ func (w *waiter) claim(ends ending,
 
 // cameAgain notes that the broker delivered a message again that was held here for a time.
 func (w *waiter) cameAgain(msg *message.Message, after time.Duration) {
-	sub := w.sub
-	if !sub.redelivery.Learn(after) {
-		return
-	}
-	sub.told.Do(func() {
-		logging.HeldCopy.Write(w.log(), errRedelivered, logging.Fields{
-			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID,
-			logging.After: after,
-			logging.Held:  w.at.maxHold(),
-		})
+	w.sub.redelivery.CameAgain(w.log(), after, logging.Fields{
+		logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID,
 	})
 }
-
-var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
-	"RedeliveryTime that returns the broker's redelivery time")
 
 // outcomeOf returns what became of a message. Its outcome is unknown to the broker, or to this process, if one of the
 // contexts ended.

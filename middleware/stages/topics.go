@@ -261,9 +261,8 @@ func nameOf(v any) string {
 type sharedSubscriber struct {
 	message.Subscriber
 	redelivery *hold.Redelivery
-	users      int       // stages that have it; guarded by Stages.mu
-	live       bool      // a handler has it too: only the router closes it
-	told       sync.Once // that its messages came again
+	users      int  // stages that have it; guarded by Stages.mu
+	live       bool // a handler has it too: only the router closes it
 	once       sync.Once
 	err        error
 }
