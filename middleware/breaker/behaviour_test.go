@@ -233,3 +233,31 @@ func TestValve(t *testing.T) {
 		}
 	})
 }
+
+// Feature R12: when a probe hangs for 30 seconds another message is tried, also if none waits because the subscription
+// was stopped.
+func TestProbeHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, answer := make(chan struct{}), errAway
+		h := newBreaker(t, breaker.Config{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
+			if msg.UUID == "hangs" {
+				<-release
+			}
+			return nil, answer
+		})
+		valve := new(gate.Valve)
+		ctx := gate.With(t.Context(), valve)
+		_, err := h(newMessage(ctx, "1"))
+		testkit.Require(t, chain.IsAborted(err) && valve.Wait(ctx), "%v", err)
+		go func() { _, _ = h(newMessage(ctx, "hangs")) }()
+		synctest.Wait()
+		_, err = h(newMessage(ctx, "1"))
+		testkit.Require(t, chain.IsAborted(err) && valve.IsShut(), "%v, shut: %t", err, valve.IsShut())
+		answer = nil
+		began := time.Now()
+		testkit.Require(t, valve.Wait(ctx) && time.Since(began) <= 31*time.Second, "after %s", time.Since(began))
+		testkit.Is(t, testkit.Err(h(newMessage(ctx, "1"))), nil)
+		close(release)
+		synctest.Wait()
+	})
+}

@@ -42,13 +42,12 @@ type circuit struct {
 	window   window
 	doubt    doubt
 
-	state    state
-	began    time.Time // when it left Closed
-	reason   string
-	cause    error
-	opened   uint64        // counts how often it opened: attempts that began before prove nothing
-	wait     time.Duration // before the latest probe
-	closedAt time.Time
+	state  state
+	began  time.Time // when it left Closed
+	reason string
+	cause  error
+	opened uint64        // counts how often it opened: attempts that began before prove nothing
+	wait   time.Duration // before the latest probe
 
 	confirmed bool             // enough messages failed in this outage
 	unproven  time.Time        // since when too few have
@@ -154,7 +153,7 @@ func (c *circuit) failed(f *failure, now time.Time) decision {
 		c.awayAt = now
 		return c.state.failed(c, f, stale, now)
 	}
-	c.doubt.failed(&c.breaker.config, now)
+	c.doubt.passed = 0
 	if c.meansNothing(p, now) {
 		return c.doubted(f, stale, now)
 	}
@@ -222,10 +221,10 @@ func (c *circuit) mayOpen(f *failure, ramps bool, now time.Time) decision {
 
 // open begins an outage, or goes on with it after a ramp that failed.
 func (c *circuit) open(reason string, f *failure, now time.Time) {
-	if c.state.name() == Closed && now.Sub(c.closedAt) > c.breaker.config.Window {
+	if c.state.name() == Closed {
 		c.wait = 0
 	}
-	c.confirmed = c.window.distinct >= minWitnesses || reason == ReasonShare && c.window.failed >= minWitnesses
+	c.confirmed = c.window.distinct >= minWitnesses
 	c.named, c.alone, c.unproven = false, nil, now
 	c.opened++
 	c.reason, c.cause = reason, f.err
@@ -261,8 +260,7 @@ func (c *circuit) probeFailed(f *failure, now time.Time) decision {
 	if f.verdict.Away && !c.confirmed && now.Sub(c.unproven) >= c.breaker.config.Doubt {
 		if f.p.later && c.mayLeave(f.p.of) {
 			c.unproven = now
-			c.become(&open{due: now}, now)
-			c.state.tick(c, now)
+			c.probeAt(now, now)
 			return nextStage
 		}
 		f.p.name = !c.named
@@ -326,7 +324,7 @@ func (c *circuit) ramp(now time.Time) {
 // close ends the outage, and lets all messages pass that wait.
 func (c *circuit) close(now time.Time) {
 	c.become(new(closed), now)
-	c.closedAt, c.cause = now, nil
+	c.cause = nil
 	for c.release(false) {
 	}
 	c.openValves()
@@ -340,6 +338,12 @@ func (c *circuit) released(p *passage, atOnce bool, now time.Time) {
 	if !p.stale(c) {
 		c.state.released(c, probe, atOnce, now)
 	}
+}
+
+// probeAt has the next probe begin at a time.
+func (c *circuit) probeAt(due, now time.Time) {
+	c.become(&open{due}, now)
+	c.state.tick(c, now)
 }
 
 // probe notes that a probe begins.

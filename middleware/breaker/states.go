@@ -95,13 +95,7 @@ type halfOpen struct{ began time.Time }
 
 func (*halfOpen) name() State { return HalfOpen }
 
-func (h *halfOpen) admit(c *circuit, now time.Time) (ok, probe bool) {
-	if c.queue.Len() > 0 || now.Before(h.began.Add(probeLease)) {
-		return false, false
-	}
-	c.probe(now)
-	return true, true
-}
+func (*halfOpen) admit(*circuit, time.Time) (ok, probe bool) { return false, false }
 
 func (*halfOpen) failed(c *circuit, f *failure, stale bool, now time.Time) decision {
 	c.witness(f, now)
@@ -121,15 +115,14 @@ func (*halfOpen) released(c *circuit, probe, atOnce bool, now time.Time) {
 	if !atOnce {
 		due = now.Add(c.wait)
 	}
-	c.become(&open{due}, now)
-	c.state.tick(c, now)
+	c.probeAt(due, now)
 }
 
 func (h *halfOpen) tick(c *circuit, now time.Time) {
 	if lease := h.began.Add(probeLease); now.Before(lease) {
 		c.arm(lease, now)
-	} else if c.release(true) { // the probe hangs
-		c.probe(now)
+	} else {
+		c.probeAt(now, now) // the probe hangs
 	}
 }
 
@@ -148,14 +141,12 @@ type ramping struct {
 	began, until time.Time // of this step
 	used, ended  int       // attempts of this step
 	passed       int       // successes in the ramp
-	bound        bool      // a message had to wait in this step
 }
 
 func (*ramping) name() State { return Ramping }
 
 func (r *ramping) admit(c *circuit, _ time.Time) (ok, probe bool) {
 	if c.queue.Len() > 0 || r.used >= 1<<r.step {
-		r.bound = true
 		return false, false
 	}
 	r.used++
@@ -180,14 +171,13 @@ func (r *ramping) released(*circuit, bool, bool, time.Time) { r.ended++ }
 
 // tick goes on with the ramp at the end of a step.
 func (r *ramping) tick(c *circuit, now time.Time) {
-	bound := r.bound || c.queue.Len() > 0
 	switch {
 	case now.Before(r.until):
 		c.arm(r.until, now)
 	case r.used > 0 && r.ended == 0 && now.Sub(r.began) < c.breaker.config.MaxProbe: // handlers are slow, or they hang
 		r.until = now.Add(rampStep)
 		c.arm(r.until, now)
-	case !bound && (r.passed >= minRamp || r.step >= minRamp), r.step >= maxDoublings:
+	case c.queue.Len() == 0 && (r.passed >= minRamp || r.step >= minRamp), r.step >= maxDoublings:
 		c.close(now)
 	default:
 		*r = ramping{step: r.step + 1, began: now, until: now.Add(rampStep), passed: r.passed}

@@ -168,16 +168,7 @@ type doubt struct {
 	spent   time.Duration
 	holding time.Time // since when such an error keeps the circuit open, or zero
 	over    bool      // the time is used up
-	latest  time.Time // failure with such an error
-	passed  int       // successes since then
-}
-
-// failed gives the time back after a window without such an error, in which something succeeded.
-func (d *doubt) failed(config *Config, now time.Time) {
-	if d.passed > 0 && now.Sub(d.latest) > config.Window {
-		*d = doubt{}
-	}
-	d.latest, d.passed = now, 0
+	passed  int       // successes since the latest such error
 }
 
 // hold notes whether such an error keeps the circuit open from now on.
