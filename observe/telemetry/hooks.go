@@ -3,7 +3,6 @@ package telemetry
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -59,7 +58,6 @@ type place struct{ topic, handler string }
 // where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little
 // more than its identifiers.
 type where struct {
-	place
 	name       string
 	start      []trace.SpanStartOption
 	attributes []attribute.KeyValue // set if the span is recorded
@@ -69,17 +67,9 @@ type where struct {
 // whereOf returns what is known of the place of an attempt.
 func (t *tracer) whereOf(op *observe.Operation) *where {
 	p := place{op.Topic, op.Handler}
-	if w := t.places.latest.Load(); w != nil && w.place == p {
+	if w := t.places.of(p); w != nil {
 		return w
 	}
-	if w := (*t.places.known.Load())[p]; w != nil {
-		t.places.latest.Store(w)
-		return w
-	}
-	return t.addPlace(p, op)
-}
-
-func (t *tracer) addPlace(p place, op *observe.Operation) *where {
 	system := t.config.system(message.SubscriberNameFromCtx(op.Message.Context()))
 	attributes := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String(system),
@@ -89,18 +79,11 @@ func (t *tracer) addPlace(p place, op *observe.Operation) *where {
 	if group := t.originOf(op.Message).ConsumerGroup; group != "" {
 		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
 	}
-	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
-	w := &where{place: p, name: "process " + clean(p.topic), kafka: system == "kafka", attributes: attributes,
+	w := &where{name: "process " + clean(p.topic), kafka: system == "kafka", attributes: attributes,
 		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
-	t.places.adding.Lock()
-	defer t.places.adding.Unlock()
-	now := *t.places.known.Load()
-	if len(now) >= maxValues || op.Stage > 0 { // the subscriber of a stage is another one
-		return w
+	if op.Stage == 0 { // the subscriber of a stage is another one
+		t.places.keep(p, *w)
 	}
-	next := maps.Clone(now)
-	next[p] = w
-	t.places.known.Store(&next)
 	return w
 }
 

@@ -34,20 +34,49 @@ type tracer struct {
 	producers
 	origin originOf // nil outside of a channel
 	meters *instruments
-	places *places
+	places *places[where]
 }
 
-// places are those of attempts.
-type places struct {
-	known  atomic.Pointer[map[place]*where] // copied on write
-	latest atomic.Pointer[where]            // of the last attempt: the next one is most often there
+// places keep what is made once for each place of attempts. The map is copied when it grows: readers take no lock.
+type places[T any] struct {
+	known  atomic.Pointer[map[place]*kept[T]]
+	latest atomic.Pointer[kept[T]] // of the last attempt: the next one is most often there
 	adding sync.Mutex
 }
 
-func newPlaces() *places {
-	p := &places{}
-	p.known.Store(&map[place]*where{})
-	return p
+type kept[T any] struct {
+	at   place
+	made T
+}
+
+// of returns what is kept of a place, or nil.
+func (p *places[T]) of(at place) *T {
+	one := p.latest.Load()
+	if one != nil && one.at == at {
+		return &one.made
+	}
+	if known := p.known.Load(); known != nil {
+		if one = (*known)[at]; one != nil {
+			p.latest.Store(one)
+			return &one.made
+		}
+	}
+	return nil
+}
+
+// keep keeps what is made of a place, if there is room.
+func (p *places[T]) keep(at place, made T) {
+	p.adding.Lock()
+	defer p.adding.Unlock()
+	next := map[place]*kept[T]{}
+	if known := p.known.Load(); known != nil {
+		next = maps.Clone(*known)
+	}
+	if len(next) < maxValues {
+		at = place{strings.Clone(at.topic), strings.Clone(at.handler)}
+		next[at] = &kept[T]{at, made}
+		p.known.Store(&next)
+	}
 }
 
 // Begin starts a span.
@@ -201,13 +230,7 @@ func describePublishing(span trace.Span, op *observe.Operation) {
 // Trace returns the span of ctx in the form of W3C's traceparent, and its tracestate after a space.
 func (t *tracer) Trace(ctx context.Context) string { return format(trace.SpanContextFromContext(ctx)) }
 
-// placesOf has the attributes of successes by place, so that a success makes none.
-type placesOf struct {
-	known  atomic.Pointer[map[place]*measured] // copied on write
-	adding sync.Mutex
-}
-
-// measured are the attributes of what is measured of the attempts in a place.
+// measured are the attributes of what is measured of the attempts in a place, so that a success makes none.
 type measured struct {
 	conventions []attribute.KeyValue
 	process     []metric.RecordOption
@@ -237,10 +260,8 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 }
 
 func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
-	if known := i.places.known.Load(); known != nil {
-		if m := (*known)[p]; m != nil {
-			return m
-		}
+	if m := i.places.of(p); m != nil {
+		return m
 	}
 	topic, handler := i.labels.Of("topic", p.topic), i.labels.Of("handler", p.handler)
 	conventions := []attribute.KeyValue{
@@ -256,17 +277,7 @@ func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
 			attribute.String("topic", topic), attribute.String("handler", handler),
 			attribute.String("outcome", "success")))},
 	}
-	i.places.adding.Lock()
-	defer i.places.adding.Unlock()
-	now := map[place]*measured{}
-	if known := i.places.known.Load(); known != nil {
-		now = *known
-	}
-	if len(now) < i.labels.Most() {
-		next := maps.Clone(now)
-		next[place{strings.Clone(p.topic), strings.Clone(p.handler)}] = m
-		i.places.known.Store(&next)
-	}
+	i.places.keep(p, *m)
 	return m
 }
 

@@ -48,7 +48,7 @@ func New(config Config) (*Telemetry, error) {
 	t := &Telemetry{config: config, meters: meters}
 	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope,
 		trace.WithSchemaURL(semconv.SchemaURL)),
-		producers: producersBy(config.Propagator), places: newPlaces(), meters: meters}
+		producers: producersBy(config.Propagator), places: &places[where]{}, meters: meters}
 	return t, nil
 }
 
@@ -59,7 +59,7 @@ var _ spillway.Observer = (*Telemetry)(nil)
 func (t *Telemetry) Observe(config *spillway.Config) error {
 	channel := t.spans
 	channel.origin = config.Queue.Origin
-	channel.places = newPlaces() // another channel has another broker
+	channel.places = &places[where]{} // another channel has another broker
 	config.Tracer = &channel
 	t.meters.observe(config)
 	return nil
@@ -127,7 +127,7 @@ type instruments struct {
 	counters           map[*series.Series]metric.Int64Counter
 	histograms         map[*series.Series]metric.Float64Histogram
 
-	places placesOf
+	places places[measured]
 }
 
 // seconds are the bounds that the conventions advise for durations.

@@ -30,9 +30,6 @@ func New(most, longest int, folded func(label string)) *Values {
 	return &Values{most: most, longest: longest, folded: folded, seen: map[string]map[string]bool{}}
 }
 
-// Most returns how many values a label has at most.
-func (v *Values) Most() int { return v.most }
-
 // Of returns value as it may stand under label: as Text, or Other. It allocates only for a value that is new.
 func (v *Values) Of(label, value string) string {
 	value = Text(value, v.longest)
