@@ -5,9 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -50,8 +54,9 @@ type Filter struct {
 	// keys can also be those that Spillway added. Of a sealed letter only metadata that stay readable are found. It is
 	// looked for in every letter that the other fields choose.
 	Metadata map[string]string `json:"metadata,omitempty"`
-	// Payload is a text that the payload contains, byte for byte. It is looked for in every letter that the other
-	// fields choose. In a sealed letter it is not found.
+	// Payload is a text that the payload contains, byte for byte, or as JSON may escape it: "Jürgen" finds J\u00fcrgen,
+	// and the other way. It is looked for in every letter that the other fields choose. In a sealed letter it is not
+	// found.
 	Payload string `json:"payload,omitempty"`
 	// Causes are hashes of causes, as Group.Cause has them.
 	Causes []string `json:"causes,omitempty"`
@@ -145,13 +150,57 @@ func (f *Filter) Matches(l poison.Letter) bool {
 		anyOf(f.Reasons, l.Failure.Reason) &&
 		anyOf(f.Types, l.Failure.Type) &&
 		strings.Contains(l.Failure.Description, f.Description) &&
-		f.matchesMetadata(l.Original) && strings.Contains(string(l.Original.Payload), f.Payload) &&
+		f.matchesMetadata(l.Original) && f.matchesPayload(string(l.Original.Payload)) &&
 		anyOf(f.RedriveIDs, l.Redrive.ID) &&
 		(len(f.Causes) == 0 || slices.Contains(f.Causes, causeOf(l.DeadLetterTopic, &l).hash())) &&
 		(f.StackHash == "" || f.StackHash == l.Failure.StackHash) &&
 		anyOf(f.IDs, l.Original.UUID) &&
 		(f.Since.IsZero() || !failed.Before(f.Since)) &&
 		(f.Until.IsZero() || failed.Before(f.Until))
+}
+
+func (f *Filter) matchesPayload(payload string) bool {
+	return f.Payload == "" || slices.ContainsFunc(spellings(f.Payload), func(text string) bool { return strings.Contains(payload, text) })
+}
+
+// escaped is what some writers of JSON escape though they need not, of characters that a person types.
+var escaped = regexp.MustCompile(`(?i)\\u(00[8-9a-f][0-9a-f]|0[1-9a-f][0-9a-f]{2}|[1-9a-f][0-9a-f]{3}|003c|003e|0026)`)
+
+// spellings are a text as it was typed, and as writers of JSON write it: as UTF-8, with \u for what is not ASCII, in
+// small or capital digits, and with \u for <, > and & as Go does.
+func spellings(typed string) []string {
+	if !utf8.ValidString(typed) {
+		return []string{typed}
+	}
+	plain, rest := make([]uint16, 0, len(typed)), typed // in UTF-16: \u names halves of a character
+	for at := escaped.FindStringIndex(rest); at != nil; at = escaped.FindStringIndex(rest) {
+		unit, _ := strconv.ParseUint(rest[at[0]+2:at[1]], 16, 16) // it matched
+		plain = append(append(plain, utf16.Encode([]rune(rest[:at[0]]))...), uint16(unit))
+		rest = rest[at[1]:]
+	}
+	plain = append(plain, utf16.Encode([]rune(rest))...)
+	written := func(form string, is func(uint16) bool) string {
+		var text strings.Builder
+		for from := 0; from < len(plain); {
+			if is(plain[from]) {
+				fmt.Fprintf(&text, form, plain[from])
+				from++
+				continue
+			}
+			to := from + 1
+			for to < len(plain) && !is(plain[to]) {
+				to++
+			}
+			text.WriteString(string(utf16.Decode(plain[from:to])))
+			from = to
+		}
+		return text.String()
+	}
+	foreign := func(unit uint16) bool { return unit >= utf8.RuneSelf }
+	all := []string{typed, string(utf16.Decode(plain)), written(`\u%04x`, foreign), written(`\u%04X`, foreign),
+		written(`\u%04x`, func(unit uint16) bool { return unit == '<' || unit == '>' || unit == '&' })}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (f *Filter) matchesMetadata(msg *message.Message) bool {

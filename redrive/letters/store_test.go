@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,34 @@ func testStore_filter(t *testing.T, on fixture.Database) {
 		"Filter.IDs":      {IDs: make([]string, 501)},
 	} {
 		testkit.Says(t, testkit.Err(store.List(t.Context(), f)), field)
+	}
+}
+
+// Feature V5: a search in payloads finds a text however a writer of JSON escaped it, and as it may be typed.
+func TestStore_spellings(t *testing.T) { onEach(t, testStore_spellings) }
+
+func testStore_spellings(t *testing.T, on fixture.Database) {
+	store := on.NewStore(t)
+	for text, forms := range map[string][]string{
+		"Jürgen 😀": {`"Jürgen 😀"`, `"J\u00fcrgen \ud83d\ude00"`, `"J\u00FCrgen \uD83D\uDE00"`},
+		"a<b&c":    {`"a<b&c"`, `"a\u003cb\u0026c"`},
+	} {
+		for i, form := range forms {
+			publish(t, store, "orders.dlq", letter(text+string(rune('0'+i)), form))
+		}
+		for _, form := range forms {
+			f := letters.Filter{Payload: strings.Trim(form, `"`)}
+			wantCount(t, store, f, len(forms))
+			for _, other := range forms {
+				l := poison.Letter{Original: message.NewMessage("", []byte(other))}
+				testkit.Check(t, f.Matches(l), "%s does not find %s", form, other)
+			}
+		}
+	}
+	for _, typed := range []string{"Jurgen", "jürgen", `J\u00f`, `\u00`, `a\u003cb\u0026d`} {
+		l := poison.Letter{Original: message.NewMessage("", []byte(`"Jürgen a<b&c"`))}
+		wrong := letters.Filter{Payload: typed}
+		testkit.Check(t, !wrong.Matches(l), "%s finds %s", typed, l.Original.Payload)
 	}
 }
 

@@ -119,7 +119,11 @@ func (s *Store) conditions(f Filter, service, status string) *where {
 		s.aboutMetadata(w, &f)
 	}
 	if f.Payload != "" {
-		w.and(s.statements.contains(ofBody("payload")), []byte(f.Payload))
+		either := new(where)
+		for _, text := range spellings(f.Payload) {
+			either.and(s.statements.contains(ofBody("payload")), []byte(text))
+		}
+		w.and("("+strings.Join(either.conditions, " OR ")+")", either.args...)
 	}
 	if !f.Since.IsZero() {
 		w.and("last_failed_at >= ?", f.Since.UnixMicro())

@@ -54,7 +54,7 @@ func (c *choice) flags(cmd *cobra.Command, in io.Reader, statuses bool) {
 	f.Bool("no-origin", false, "only messages that do not say where they came from")
 	f.String("stack", "", "hash of the stack")
 	f.StringArray("metadata", nil, "metadata key=value; read in every letter that the other flags choose")
-	f.String("payload", "", "text that the payload contains; read in every letter that the other flags choose")
+	f.String("payload", "", "text that the payload contains, also as \\u in JSON; read in every letter that the other flags choose")
 	f.Bool("leased", false, "only letters that a program works on")
 	list("redrive-id", "redrive that brought the letter back before")
 	_ = cmd.RegisterFlagCompletionFunc("class",
