@@ -28,7 +28,3 @@ func generated(t *testing.T, page, want string) {
 	}
 	t.Errorf("%s is not what the code says: run go test ./lab/proofs/documents -run %s -update, also on a conflict", page, t.Name())
 }
-
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "<", "&lt;", ">", "&gt;").Replace(text)
-}

@@ -183,28 +183,11 @@ func (p *Page) Address() string {
 	return Eval[string](p, "document.location.toString()")
 }
 
-// Shoot returns a picture of the whole page, as PNG.
-func (p *Page) Shoot() []byte {
-	p.t.Helper()
-	var size struct {
-		CSSContentSize struct{ Width, Height float64 }
-	}
-	p.call("Page.getLayoutMetrics", nil, &size)
-	return p.shoot(map[string]any{"captureBeyondViewport": true, "clip": map[string]any{
-		"x": 0, "y": 0, "width": size.CSSContentSize.Width, "height": size.CSSContentSize.Height, "scale": 1}})
-}
-
 // Window returns a picture of what a person sees without scrolling, as PNG.
 func (p *Page) Window() []byte {
 	p.t.Helper()
-	return p.shoot(map[string]any{})
-}
-
-func (p *Page) shoot(params map[string]any) []byte {
-	p.t.Helper()
-	params["format"] = "png"
 	var shot struct{ Data string }
-	p.call("Page.captureScreenshot", params, &shot)
+	p.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
 	picture, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		p.t.Fatal(err)

@@ -10,11 +10,10 @@ import (
 
 // trouble is what a page did that no page should do.
 type trouble struct {
-	mu       sync.Mutex
-	host     string
-	lines    []string
-	requests []string
-	closing  sync.WaitGroup
+	mu      sync.Mutex
+	host    string
+	lines   []string
+	closing sync.WaitGroup
 }
 
 func newTrouble() *trouble { return new(trouble) }
@@ -25,13 +24,6 @@ func (p *Page) Trouble() []string {
 	p.trouble.mu.Lock()
 	defer p.trouble.mu.Unlock()
 	return append([]string(nil), p.trouble.lines...)
-}
-
-// Requests returns the paths that the page asked its host for.
-func (p *Page) Requests() []string {
-	p.trouble.mu.Lock()
-	defer p.trouble.mu.Unlock()
-	return append([]string(nil), p.trouble.requests...)
 }
 
 func (tr *trouble) add(format string, args ...any) {
@@ -56,9 +48,7 @@ func (tr *trouble) asked(address string) {
 	switch {
 	case err != nil:
 		tr.lines = append(tr.lines, "request to "+address)
-	case u.Scheme == "data" || u.Scheme == "about":
-	case u.Host == tr.host:
-		tr.requests = append(tr.requests, u.RequestURI())
+	case u.Scheme == "data" || u.Scheme == "about" || u.Host == tr.host:
 	default:
 		tr.lines = append(tr.lines, "request to another host: "+address)
 	}
