@@ -212,16 +212,9 @@ func Standing(s campaigns.State) string {
 	return ""
 }
 
-// Outcome is what became of some letters of a campaign.
-type Outcome struct {
-	Name, Means string
-	Letters     int
-	Bad         bool // a person has to look
-}
-
 // Outcomes are the counts of a campaign that are not 0, with those that a person always asks for.
-func Outcomes(n campaigns.Campaign) (some []Outcome) {
-	for _, one := range []Outcome{
+func Outcomes(n campaigns.Campaign) (some []OutcomeData) {
+	for _, one := range []OutcomeData{
 		{"redriven", "published to their topic", n.Redriven, false},
 		{"succeeded", "redriven, and handled", n.Succeeded, false},
 		{"came back", "redriven, and dead again", n.FailedAgain, n.FailedAgain > 0},
@@ -232,7 +225,7 @@ func Outcomes(n campaigns.Campaign) (some []Outcome) {
 		{"gone", "redriven, discarded or purged by others meanwhile", n.Gone, false},
 		{"pending", "not begun", n.Pending, false},
 	} {
-		if one.Letters > 0 || one.Name == "redriven" || one.Name == "came back" {
+		if one.Letters > 0 || one.Outcome == "redriven" || one.Outcome == "came back" {
 			some = append(some, one)
 		}
 	}

@@ -33,9 +33,6 @@ const (
 	Approve
 )
 
-// roles are the roles as the pages name them. A person has no other: see person.
-var roles = operate.RightNames
-
 // Person is the person or program that sends a request.
 type Person struct {
 	// Name goes into the record of all that the person does, at most 1 KiB of it. A person without a name can look, and

@@ -76,7 +76,7 @@ func (c *console) lineOf(r *request, one campaigns.Campaign) campaignLine {
 type campaignView struct {
 	operate.CampaignRecord
 	Words     string
-	Counts    []operate.Outcome
+	Counts    []operate.OutcomeData
 	Standing  string // the verdict in a sentence
 	Left      string // time
 	Speed     string

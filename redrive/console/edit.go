@@ -229,11 +229,8 @@ func (c *console) whatChanged(l letters.Letter) string {
 	if l.MarkedAt.IsZero() {
 		return "The letter has changed since you opened it. It arrived again. What you typed is below."
 	}
-	status := operate.StatusWords(l.Status)
-	by, _ := c.shown(l.Marked.By, maxShown)
-	why, _ := c.shown(l.Marked.Reason, maxShown)
 	return say("The letter has changed since you opened it: it is %s, by %s, for this reason: %s. What you typed is "+
-		"below.", status, by, why)
+		"below.", operate.StatusWords(l.Status), c.plain(l.Marked.By), c.plain(l.Marked.Reason))
 }
 
 // editOf is the edit that makes the letter what was typed. What was not changed is not part of it.

@@ -30,6 +30,9 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
+// roles are the roles by their names.
+var roles = operate.RightNames
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bench is a Console on a SQLite file of its own. The header Test-Role of a request says what its person may do, and

@@ -32,7 +32,7 @@ func (c *console) functions() template.FuncMap {
 		"when":    when,
 		"v":       c.value,
 		"plain":   c.plain,
-		"role":    func(r Role) string { return roles[r] },
+		"role":    func(r Role) string { return operate.Right(r).String() },
 		"reason":  reasonField,
 		"hint":    func() string { return reasonHint },
 		"short":   shortName,

@@ -82,11 +82,7 @@ func (h *Handler) outcomes(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v := operate.OutcomesData{Outcomes: []operate.OutcomeData{}}
-	for _, o := range operate.Outcomes(one) {
-		v.Outcomes = append(v.Outcomes, operate.OutcomeData{Outcome: o.Name, Means: o.Means, Letters: o.Letters,
-			Bad: o.Bad})
-	}
+	v := operate.OutcomesData{Outcomes: operate.Outcomes(one)}
 	if v.Behind, err = h.Desk.LeftBehind(ctx, one); err != nil || one.FailedAgain == 0 {
 		return answer{json: v}, err
 	}

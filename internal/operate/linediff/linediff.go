@@ -61,72 +61,56 @@ func split(s string) []string {
 // a change.
 func Compare(before, after Text) []Line {
 	a, b := before.lines(), after.lines()
-	head := 0
-	for head < len(a) && head < len(b) && a[head] == b[head] {
+	head, tail := 0, 0
+	for head < min(len(a), len(b)) && a[head] == b[head] {
 		head++
-	}
-	tail := 0
-	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
 	}
 	if head == len(a) && head == len(b) {
 		return nil
 	}
-	lines := make([]Line, 0, len(a)+len(b))
-	for _, l := range a[:head] {
-		lines = append(lines, Line{Kind: Same, Text: l.shown})
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
 	}
-	lines = append(lines, middle(a[head:len(a)-tail], b[head:len(b)-tail])...)
-	for _, l := range a[len(a)-tail:] {
-		lines = append(lines, Line{Kind: Same, Text: l.shown})
-	}
-	return folded(lines)
+	lines := added(nil, Same, a[:head])
+	lines = middle(lines, a[head:len(a)-tail], b[head:len(b)-tail])
+	return folded(added(lines, Same, a[len(a)-tail:]))
 }
 
-// middle compares by the longest common sequence of lines.
-func middle(a, b []pair) (lines []Line) {
-	if len(a)*len(b) > maxCells {
-		return changed(a, b)
+func added(to []Line, kind Kind, lines []pair) []Line {
+	for _, l := range lines {
+		to = append(to, Line{Kind: kind, Text: l.shown})
 	}
-	longest := make([][]int, len(a)+1)
-	for i := range longest {
-		longest[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				longest[i][j] = longest[i+1][j+1] + 1
-			} else {
-				longest[i][j] = max(longest[i+1][j], longest[i][j+1])
+	return to
+}
+
+// middle compares by the longest common sequence of lines. Of many lines all count as changed.
+func middle(lines []Line, a, b []pair) []Line {
+	if len(a)*len(b) <= maxCells {
+		longest := make([][]int, len(a)+1)
+		longest[len(a)] = make([]int, len(b)+1)
+		for i := len(a) - 1; i >= 0; i-- {
+			longest[i] = make([]int, len(b)+1)
+			for j := len(b) - 1; j >= 0; j-- {
+				if longest[i][j] = max(longest[i+1][j], longest[i][j+1]); a[i] == b[j] {
+					longest[i][j] = longest[i+1][j+1] + 1
+				}
+			}
+		}
+		for i, j := 0, 0; len(a) > 0 && len(b) > 0; {
+			switch {
+			case a[0] == b[0]:
+				lines = added(lines, Same, a[:1])
+				i, j, a, b = i+1, j+1, a[1:], b[1:]
+			case longest[i+1][j] >= longest[i][j+1]:
+				lines = added(lines, Gone, a[:1])
+				i, a = i+1, a[1:]
+			default:
+				lines = added(lines, Come, b[:1])
+				j, b = j+1, b[1:]
 			}
 		}
 	}
-	i, j := 0, 0
-	for i < len(a) && j < len(b) {
-		switch {
-		case a[i] == b[j]:
-			lines = append(lines, Line{Kind: Same, Text: a[i].shown})
-			i, j = i+1, j+1
-		case longest[i+1][j] >= longest[i][j+1]:
-			lines = append(lines, Line{Kind: Gone, Text: a[i].shown})
-			i++
-		default:
-			lines = append(lines, Line{Kind: Come, Text: b[j].shown})
-			j++
-		}
-	}
-	return append(lines, changed(a[i:], b[j:])...)
-}
-
-// changed are lines that the texts do not share.
-func changed(a, b []pair) (lines []Line) {
-	for _, l := range a {
-		lines = append(lines, Line{Kind: Gone, Text: l.shown})
-	}
-	for _, l := range b {
-		lines = append(lines, Line{Kind: Come, Text: l.shown})
-	}
-	return lines
+	return added(added(lines, Gone, a), Come, b)
 }
 
 // folded takes out what is far from any change.
