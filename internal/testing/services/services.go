@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -311,6 +312,10 @@ func OwnKafka(t testing.TB, properties string) (brokers []string, secured TLS) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := folder
+	if root := os.Getenv("SPILLWAY_SERVICES_ROOT"); root != "" { // services.sh keeps its data beside those of other servers
+		data += "-" + filepath.Base(root)
+	}
 	port := freePorts(t, 4)
 	jars := os.Getenv("SPILLWAY_KAFKA_JARS")
 	if jars == "" {
@@ -324,34 +329,31 @@ func OwnKafka(t testing.TB, properties string) (brokers []string, secured TLS) {
 		if out, err := run("down", "kafka", environment...); err != nil {
 			t.Errorf("services: stop Kafka: %v\n%s", err, out)
 		}
-		_ = os.RemoveAll(folder)
+		_, _ = os.RemoveAll(folder), os.RemoveAll(data)
 	})
 	if out, err := run("up", "kafka", environment...); err != nil {
 		t.Fatalf("services: start Kafka: %v\n%s", err, out)
 	}
 	at := func(beside int) string { return fmt.Sprintf("127.0.0.1:%d", port+beside) }
-	tls := filepath.Join(folder, "kafka", "tls")
+	tls := filepath.Join(data, "kafka", "tls")
 	return []string{at(0)}, TLS{CA: filepath.Join(tls, "ca.pem"), Cert: filepath.Join(tls, "client.pem"),
 		Key: filepath.Join(tls, "client.key"), Host: at(2), Certified: at(3)}
 }
 
-// freePorts returns the first of n ports in a row that nobody listens at.
+// freePorts returns the first of n ports in a row that nothing listens at, below those that the system gives to clients:
+// one of these may be taken before a server that needs seconds listens.
 func freePorts(t testing.TB, n int) (first int) {
 	t.Helper()
 	for range 100 {
-		start, err := strconv.Atoi(freePort(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		free := true
-		for port := start + 1; port < start+n && free; port++ {
+		first, free := 24000+n*rand.IntN(7000/n), true
+		for port := first; port < first+n && free; port++ {
 			listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 			if free = err == nil; free {
 				_ = listener.Close()
 			}
 		}
 		if free {
-			return start
+			return first
 		}
 	}
 	t.Fatal("services: no ports in a row are free")
