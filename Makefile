@@ -26,11 +26,9 @@ BOTH    = $(filter-out $(call listed,$(BROKERS) $(DEMOS) $(TABLES) $(STORES) $(N
 # times what is in use, tests spend about a tenth less of the processor.
 RACE    = GORACE=atexit_sleep_ms=0 CGO_ENABLED=1 $(GO) test -exec 'env GOGC=400' -race -gcflags=modernc.org/...=-race=false -vet=off -shuffle=on -timeout 15m
 SERVE   = SPILLWAY_EMBEDDED= $(RACE)
-# Sarama has a race of its own when it opens a connection again: what cuts its connections is tested without. What a column
-# shows is its broker's doing: it runs without too, as the processes do that it kills, in a third of the time.
+# What a column shows is its broker's doing: it runs without, as the processes do that it kills, in a third of the time.
 UNRACED = SPILLWAY_EMBEDDED= $(GO) test -vet=off -shuffle=on -timeout 15m
 COLUMNS = TestKafka|TestAMQP|TestSQL
-RECONNECTING = TestConfirmedIsThere|TestSilentConnection|TestStagesExpelled
 
 # The servers of another lane: $(call lane,name,number to add to each port).
 FOLDER  = $(or $(SPILLWAY_SERVICES_DIR),/var/tmp/spillway-services-$(shell id -u))
@@ -107,8 +105,7 @@ start:
 
 # The lanes have no prerequisite: make notices the end of one late, if $(shell) waits for it meanwhile.
 lane-brokers:
-	$(SERVE) -skip '^($(RECONNECTING)|$(COLUMNS))$$|^TestFact' -p 2 $(BROKERS)
-	$(UNRACED) -run '^($(RECONNECTING))$$' ./pubsub/wmkafka
+	$(SERVE) -skip '^($(COLUMNS))$$|^TestFact' -p 2 $(BROKERS)
 	$(SERVE) -p 2 $(call served,$(DEMOS))
 	$(SERVE) ./internal/testing/services
 
