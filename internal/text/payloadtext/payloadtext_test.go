@@ -36,6 +36,8 @@ func TestOf(t *testing.T) {
 		{"a\u202eb", payloadtext.Auto, payloadtext.Text, `a\u202eb`},
 		{"a\x00b", payloadtext.Auto, payloadtext.Hex, "00000000  61 00 62                                          |a.b|\n"},
 		{"caf\xe9", payloadtext.Text, payloadtext.Text, `caf\xe9`},
+		{strings.Repeat("[", 65) + strings.Repeat("]", 65), payloadtext.Auto, payloadtext.Text,
+			strings.Repeat("[", 65) + strings.Repeat("]", 65)}, // its indents would be most of it
 	} {
 		v := payloadtext.Of([]byte(c.in), c.want, 200, 200, true)
 		testkit.Check(t, v.Format == c.is && v.Text == c.text && !v.Cut,
