@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/ordered"
@@ -415,8 +414,8 @@ type offering struct {
 }
 
 func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	offer := &placing.Order{Of: o.part.Ordering()}
-	ctx, cancel := context.WithCancel(placing.WithOrder(ctx, offer))
+	ctx, offer := sequence.Offer(ctx, o.part.Ordering())
+	ctx, cancel := context.WithCancel(ctx)
 	refused := true
 	defer func() {
 		if refused {

@@ -116,14 +116,6 @@ func decode(msg *message.Message, added writers) *Letter {
 	return l
 }
 
-func producerMetadata(metadata message.Metadata) message.Metadata {
-	added := writersOf(metadata)
-	if added == 0 {
-		return metadata
-	}
-	return without(metadata, added)
-}
-
 // without returns a copy of metadata without the keys of those writers. In a letter most keys are theirs.
 func without(metadata message.Metadata, added writers) message.Metadata {
 	own := make(message.Metadata)

@@ -101,7 +101,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		msg.Metadata[key] = "\x00\x00\x00\x02"
 		_, err := Decode(msg)
 		testkit.Check(t, errors.Is(err, ErrNotLetter) && !isLetter(msg), "with %s: %v", key, err)
-		testkit.Check(t, len(producerMetadata(msg.Metadata)) == 1 && len(Read(msg).Original.Metadata) == 1,
+		testkit.Check(t, len((*inner)(nil).ProducerMetadata(msg.Metadata)) == 1 && len(Read(msg).Original.Metadata) == 1,
 			"%s is taken off", key)
 	}
 	msg := readForeign(t, "connect").message()
@@ -111,7 +111,7 @@ func TestForeignHeadersOfLiveMessages(t *testing.T) {
 		"a letter of Connect's is left with %q", l.Original.Metadata)
 	for _, mark := range foreignMarks {
 		msg := with(message.NewMessage("", nil), mark, "x")
-		testkit.Check(t, isLetter(msg) && len(producerMetadata(msg.Metadata)) == 0, "%s makes no letter", mark)
+		testkit.Check(t, isLetter(msg) && len((*inner)(nil).ProducerMetadata(msg.Metadata)) == 0, "%s makes no letter", mark)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestDeathsOfLiveMessages(t *testing.T) {
 	failure := &classify.Failure{}
 	attempts.Add(failure, errors.New("no"), classify.Verdict{Class: classify.ClassPermanent}, longAgo)
 	msg := died("[" + onceRejected + "]")
-	testkit.Check(t, !isLetter(msg) && !queue.isDeadLetter(msg, "invoices") && len(producerMetadata(msg.Metadata)) == 3, "it is no letter")
+	testkit.Check(t, !isLetter(msg) && !queue.isDeadLetter(msg, "invoices") && len((*inner)(nil).ProducerMetadata(msg.Metadata)) == 3, "it is no letter")
 	live := queue.letter(msg.Copy(), failure, naming.Source{Topic: "invoices", Handler: "billing"}, false)
 	back := testkit.Must(Decode(live.Encode()))
 	testkit.Check(t, back.Origin.Topic == "invoices" && back.Failure.Description == "no" && len(back.Original.Metadata) == 3,

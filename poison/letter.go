@@ -20,13 +20,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/causes"
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Letter is a dead letter: the message as it arrived, and why it failed.
 type Letter struct {
-	functions
 	// Original is the message as it arrived: its id, the producer's metadata, its payload byte for byte.
 	// None of this package's metadata keys is left on it.
 	Original *message.Message
@@ -54,8 +52,6 @@ type Letter struct {
 	stage    deadletter.Stage
 	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
-
-type functions = hidden.Handle[unseen]
 
 // Origin says where a message first came from. Fields that its broker does not have are empty.
 type Origin struct {
@@ -159,17 +155,6 @@ func identityOrNone(value string) string {
 		}
 	}
 	return value
-}
-
-func stageOf(msg *message.Message) deadletter.Stage {
-	if msg == nil {
-		return deadletter.Stage{}
-	}
-	return deadletter.Stage{
-		Number:    boundedtext.Count(msg.Metadata[KeyRetryStage]),
-		DueAt:     boundedtext.Time(msg.Metadata[KeyRetryDueAt]),
-		HoldUntil: boundedtext.Time(msg.Metadata[KeyRetryHoldUntil]),
-	}
 }
 
 // maxText bounds what is taken from an error before the budget cuts it further.

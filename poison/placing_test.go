@@ -233,7 +233,7 @@ func TestOriginalSurvivesHeaders(t *testing.T) {
 			"%s: id %q, metadata %.100q", name, got.Original.UUID, got.Original.Metadata)
 		staged := throughHeaders(encoded)
 		unpackInto(staged)
-		if staged.UUID != original.UUID || !maps.Equal(producerMetadata(staged.Metadata), original.Metadata) {
+		if staged.UUID != original.UUID || !maps.Equal((*inner)(nil).ProducerMetadata(staged.Metadata), original.Metadata) {
 			t.Errorf("%s, from a stage: id %q, metadata %.100q", name, staged.UUID, staged.Metadata)
 		}
 		if back := got.Redriven("ada", "campaign", longAgo); back.Metadata[KeyOriginalMetadata] != "" || back.Metadata["Nats-Rollup"] != original.Metadata["Nats-Rollup"] {

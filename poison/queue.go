@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
@@ -264,40 +265,51 @@ func (q *Queue) newRoute(source naming.Source, deadLetter bool) route {
 	return route{deadLetter: deadLetter, topic: topic, sinks: q.sinks(source, topic, deadLetter)}
 }
 
-// unseen are the functions that only Spillway's own packages call. Package inside has them as inside.Poison.
-type unseen struct{}
+// inner is a Queue with the methods that only Spillway's own packages call. Those without a receiver need no Queue: see
+// inside.Poison.
+type inner Queue
 
 // IsLetter reports whether msg carries the failure of a dead letter. A message in a retry stage carries one too:
 // see StageOf.
-func (unseen) IsLetter(msg *message.Message) bool { return isLetter(msg) }
+func (*inner) IsLetter(msg *message.Message) bool { return isLetter(msg) }
 
 // ProducerMetadata returns metadata without the keys of package poison and of the other writers whose letters it
 // reads. It returns a copy, or metadata itself if it has none of these keys. Headers of other
 // writers are removed only from a letter: a count of attempts alone, as in a message on its way through retry
 // topics, stays, and so does RabbitMQ's x-death.
-func (unseen) ProducerMetadata(metadata message.Metadata) message.Metadata {
-	return producerMetadata(metadata)
+func (*inner) ProducerMetadata(metadata message.Metadata) message.Metadata {
+	added := writersOf(metadata)
+	if added == 0 {
+		return metadata
+	}
+	return without(metadata, added)
 }
 
 // Publish publishes messages through pub. One that pub refuses for what it carries is offered once more, without the
 // metadata that are packed in it.
-func (unseen) Publish(pub message.Publisher, topic string, messages ...*message.Message) error {
+func (*inner) Publish(pub message.Publisher, topic string, messages ...*message.Message) error {
 	return offer(pub, topic, messages...)
 }
 
 // StageOf reads which retry stage msg waits in, or came from. The values are those of the message and are not
 // verified.
-func (unseen) StageOf(msg *message.Message) deadletter.Stage { return stageOf(msg) }
+func (*inner) StageOf(msg *message.Message) deadletter.Stage {
+	if msg == nil {
+		return deadletter.Stage{}
+	}
+	return deadletter.Stage{
+		Number:    boundedtext.Count(msg.Metadata[KeyRetryStage]),
+		DueAt:     boundedtext.Time(msg.Metadata[KeyRetryDueAt]),
+		HoldUntil: boundedtext.Time(msg.Metadata[KeyRetryHoldUntil]),
+	}
+}
 
 // Seal returns a copy of a dead letter with its payload and its producer's metadata sealed with the current key.
 // All that Read reads stays readable. changed reports whether it is a copy: a letter that the current key
 // sealed already is returned as it is.
-func (unseen) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {
+func (*inner) Seal(ctx context.Context, s *seal.Sealer, msg *message.Message) (*message.Message, bool, error) {
 	return sealMessage(ctx, s, msg)
 }
-
-// inner is a Queue with the methods that only Spillway's own packages call.
-type inner Queue
 
 // IsDeadLetterTopic reports whether topic is one of dead letters, by its name: what fails in its consumer is
 // parked.
@@ -305,7 +317,7 @@ func (in *inner) IsDeadLetterTopic(topic string) bool {
 	return in.config.Naming.IsDeadLetter(topic)
 }
 
-// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is a
+// Initialize makes sure that the dead-letter topics of a handler of topic exist, with every publisher that is an
 // Initializer.
 func (in *inner) Initialize(topic, handler string) error {
 	return (*Queue)(in).initialize(naming.Source{Topic: topic, Handler: handler})

@@ -71,9 +71,9 @@ func TestRefusedLetterIsPacked(t *testing.T) {
 			l, err := Decode(taken[0])
 			testkit.Check(t, err == nil && l.Redrive.Count == 3 && l.Failure.Description == "no such customer" &&
 				l.Origin.Topic == "unknown" && equalLetters(l, Read(taken[0])), "%s: reads %+v, %v", name, l, err)
-			testkit.Check(t, l.Original.UUID == sent.UUID && maps.Equal(l.Original.Metadata, producerMetadata(sent.Metadata)),
+			testkit.Check(t, l.Original.UUID == sent.UUID && maps.Equal(l.Original.Metadata, (*inner)(nil).ProducerMetadata(sent.Metadata)),
 				"%s: the original has id %q and %d keys", name, l.Original.UUID, len(l.Original.Metadata))
-			_, packed := producerMetadata(taken[0].Metadata)[KeyOriginalMetadata]
+			_, packed := (*inner)(nil).ProducerMetadata(taken[0].Metadata)[KeyOriginalMetadata]
 			testkit.Check(t, !packed, "what is packed counts as the producer's")
 		})
 	}
@@ -168,7 +168,7 @@ func TestCountsAreNotCut(t *testing.T) {
 		l.Redrive.Count = 1_000_000
 		l.stage.Number = 1_000_000
 		back := Read(l.encode(limits{total: total, description: 256}))
-		if back.Redrive.Count != l.Redrive.Count || back.Failure.Attempts != l.Failure.Attempts || stageOf(l.encode(limits{total: total})).Number != l.stage.Number {
+		if back.Redrive.Count != l.Redrive.Count || back.Failure.Attempts != l.Failure.Attempts || (*inner)(nil).StageOf(l.encode(limits{total: total})).Number != l.stage.Number {
 			t.Errorf("within %d bytes: %d redrives, %d attempts", total, back.Redrive.Count, back.Failure.Attempts)
 		}
 	}

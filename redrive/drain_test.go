@@ -169,7 +169,7 @@ func TestConstruction(t *testing.T) {
 	plan := func(change func(*redrive.DrainTopicConfig)) error {
 		c := redrive.DrainTopicConfig{Rules: allowOrders, Topic: "orders.dlq"}
 		change(&c)
-		return testkit.Err(hidden.Of(&c).PlanTopic(ctx, &shelf{}, c))
+		return testkit.Err(hidden.Of((*redrive.Handler)(nil)).PlanTopic(ctx, &shelf{}, c))
 	}
 	handler := func(change func(*redrive.HandlerConfig)) error {
 		c := redrive.HandlerConfig{Rules: allowOrders, Park: &outbox{}}
@@ -195,7 +195,7 @@ func TestConstruction(t *testing.T) {
 		{"DrainTopicConfig.Topic", plan(func(c *redrive.DrainTopicConfig) { c.Topic = "" })},
 		{"DrainTopicConfig.Allow", plan(func(c *redrive.DrainTopicConfig) { c.Allow = nil })},
 		{"choose rows of a Store", plan(func(c *redrive.DrainTopicConfig) { c.Filter.After = 1 })},
-		{"is nil", testkit.Err(hidden.Of(&redrive.DrainTopicConfig{}).PlanTopic(ctx, nil, redrive.DrainTopicConfig{}))},
+		{"is nil", testkit.Err(hidden.Of((*redrive.Handler)(nil)).PlanTopic(ctx, nil, redrive.DrainTopicConfig{}))},
 		{"HandlerConfig.Park", handler(func(c *redrive.HandlerConfig) { c.Park = (*outbox)(nil) })},
 		{"the publisher is a dead-letter Store",
 			testkit.Err(redrive.NewHandler(store, redrive.HandlerConfig{Rules: allowOrders, Park: store}))},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain/consume"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
@@ -44,6 +45,7 @@ type HandlerConfig struct {
 //
 // It nacks the message if the message's context ended first, or if Park refused too. It is safe for concurrent use.
 type Handler struct {
+	functions
 	rules
 	parking message.Publisher
 	naming  naming.Scheme
@@ -84,9 +86,11 @@ func newHandler(owner string, publisher message.Publisher, r Rules, park message
 	if err := r.ofTopic(owner); err != nil {
 		return nil, err
 	}
-	return &Handler{rules: working, parking: park, naming: scheme, minWait: minWait,
+	return &Handler{functions: hidden.By(inner{}), rules: working, parking: park, naming: scheme, minWait: minWait,
 		busy: make(chan struct{}, working.Concurrency)}, nil
 }
+
+type functions = hidden.Handle[inner]
 
 // DefaultMinWait is the default of HandlerConfig.MinWait. It is shorter than the ack deadlines of the pub/subs that
 // have one.

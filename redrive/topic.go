@@ -20,7 +20,6 @@ import (
 
 // DrainTopicConfig configures DrainTopic. Rules.Allow, Topic and Park are required.
 type DrainTopicConfig struct {
-	handle
 	Rules
 	// Topic is the dead-letter topic. Required.
 	Topic string
@@ -39,12 +38,6 @@ type DrainTopicConfig struct {
 	// the topic: at its first drain, or because the offsets are gone, for example because the group was deleted. Then
 	// letters of earlier drains are redriven again. Default: false: that is an error, with wmkafka's subscriber.
 	FromBeginning bool
-}
-
-// beginner is a subscriber whose consumer group's offsets can be lost, as that of wmkafka is.
-type beginner interface {
-	// Begun reports whether the group has an offset in topic, or topic has no message.
-	Begun(ctx context.Context, topic string) (bool, error)
 }
 
 func (c *DrainTopicConfig) validate() error {
@@ -83,7 +76,7 @@ func DrainTopic(ctx context.Context, subscriber message.Subscriber, publisher me
 	if err != nil {
 		return Report{}, err
 	}
-	if of, is := subscriber.(beginner); is && !config.FromBeginning {
+	if of, is := hidden.In[inside.Group](subscriber); is && !config.FromBeginning {
 		begun := false
 		err := safecall.Call("redrive.Begun", func() (err error) { begun, err = of.Begun(ctx, config.Topic); return err })
 		if err == nil && !begun {
@@ -220,9 +213,7 @@ type browser interface {
 	Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error
 }
 
-type handle = hidden.Handle[inner]
-
-// inner has what only Spillway's own packages do with a DrainTopicConfig.
+// inner has the methods of a Handler that only Spillway's own packages call. They need no Handler.
 type inner struct{}
 
 // PlanTopic says what DrainTopic would do with the messages that wait in the topic now: a dry run. It commits,

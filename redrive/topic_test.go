@@ -138,7 +138,7 @@ func TestPlanTopic(t *testing.T) {
 		Rules: redrive.Rules{Allow: []string{"orders", "far"}, Rate: 2, Filter: letters.Filter{Handlers: []string{"billing"}}}, Topic: "orders.dlq",
 	}
 	s := &shelf{messages: waiting}
-	plan := testkit.Must(hidden.Of(&config).PlanTopic(t.Context(), s, config))
+	plan := testkit.Must(hidden.Of((*redrive.Handler)(nil)).PlanTopic(t.Context(), s, config))
 	testkit.Check(t, plan.Messages == 18 && plan.Letters == 13 && plan.Quarantine == 1 && plan.Refused == 2 &&
 		plan.NotChosen == 1 && plan.NoLetters == 1 && time.Duration(plan.Takes) == 6500*time.Millisecond, "%+v", plan)
 	testkit.Check(t, len(plan.Targets) == 2 && plan.Targets[0] == (inside.TopicCount{Topic: "orders", Letters: 12}) &&
@@ -158,21 +158,21 @@ func TestPlanTopic(t *testing.T) {
 
 	s = &shelf{messages: waiting}
 	config.Max = 5
-	plan, err = hidden.Of(&config).PlanTopic(t.Context(), s, config)
+	plan, err = hidden.Of((*redrive.Handler)(nil)).PlanTopic(t.Context(), s, config)
 	testkit.Check(t, err == nil && plan.Messages == 5 && s.looked == 5, "%+v %v, looked at %d", plan, err, s.looked)
 }
 
 // A dry run that ends early says what it counted, and why it ended.
 func TestPlanTopic_endsEarly(t *testing.T) {
 	config := redrive.DrainTopicConfig{Rules: redrive.Rules{Allow: []string{"orders"}}, Topic: "orders.dlq"}
-	plan, err := hidden.Of(&config).PlanTopic(t.Context(), &shelf{messages: several(3), err: errDown}, config)
+	plan, err := hidden.Of((*redrive.Handler)(nil)).PlanTopic(t.Context(), &shelf{messages: several(3), err: errDown}, config)
 	testkit.Check(t, errors.Is(err, errDown) && plan.Letters == 3, "%+v %v", plan, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	plan, err = hidden.Of(&config).PlanTopic(ctx, &shelf{messages: several(3), each: cancel}, config)
+	plan, err = hidden.Of((*redrive.Handler)(nil)).PlanTopic(ctx, &shelf{messages: several(3), each: cancel}, config)
 	testkit.Check(t, errors.Is(err, context.Canceled) && plan.Letters == 1, "%+v %v", plan, err)
 	stock := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	defer func() { _ = stock.Close() }()
-	_, err = hidden.Of(&config).PlanTopic(t.Context(), stock, config)
+	_, err = hidden.Of((*redrive.Handler)(nil)).PlanTopic(t.Context(), stock, config)
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "no method Browse") &&
 		strings.Contains(err.Error(), "GoChannel"), "%v", err)
 }

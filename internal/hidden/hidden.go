@@ -23,13 +23,25 @@ func By[T any](methods T) Handle[T] { return Handle[T]{methods} }
 
 func (h Handle[T]) hidden() T { return h.methods }
 
-type holder[S, T any] interface {
+// Holder is a value with hidden methods.
+type Holder[T any] interface{ hidden() T }
+
+type pointer[S, T any] interface {
 	*S
-	hidden() T
+	Holder[T]
+}
+
+// In returns the hidden methods of a value of which no more than an interface is known, if it has those.
+func In[T any](of any) (methods T, ok bool) {
+	h, ok := of.(Holder[T])
+	if ok {
+		methods = h.hidden()
+	}
+	return methods, ok
 }
 
 // Of returns the hidden methods of a value. They are the zero value of their type if the value is nil.
-func Of[S, T any, H holder[S, T]](of H) (methods T) {
+func Of[S, T any, H pointer[S, T]](of H) (methods T) {
 	if of == nil {
 		return methods
 	}

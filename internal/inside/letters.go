@@ -10,8 +10,16 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Poison has the hidden functions of package poison.
-var Poison = hidden.Of((*poison.Letter)(nil))
+// Poison has the hidden methods of a poison.Queue that need no Queue.
+var Poison = hidden.Of((*poison.Queue)(nil))
+
+// Group is what a subscriber hides whose consumer group's offsets can be lost, as that of wmkafka.
+type Group interface {
+	// Begun reports whether the group has an offset in topic, or topic has no message. If it has not, a subscription
+	// would begin with the oldest message. So redrive.DrainTopic and letters.Store.Collect ask: offsets are gone if the
+	// group is deleted, and seven days after a process was killed that was its last member.
+	Begun(ctx context.Context, topic string) (bool, error)
+}
 
 // Claim is letters under one lease.
 type Claim[Letter any] struct {

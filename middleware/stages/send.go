@@ -117,7 +117,7 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 }
 
 // letters has the hidden functions of package poison.
-var letters = hidden.Of((*poison.Letter)(nil))
+var letters = hidden.Of((*poison.Queue)(nil))
 
 // packing is a publisher that leaves what a broker refuses to what is packed in the message.
 type packing struct{ message.Publisher }

@@ -26,10 +26,12 @@ func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err erro
 	return n, nil
 }
 
-// Begun reports whether the consumer group has committed an offset of topic, or topic has no message. If it has not, a
-// subscription would begin with the oldest message. So redrive.DrainTopic and letters.Store.Collect ask: offsets are
-// gone if the group is deleted, and seven days after a process was killed that was its last member.
-func (s *Subscriber) Begun(ctx context.Context, topic string) (begun bool, err error) {
+// inner is a Subscriber with the methods that only Spillway's own packages call.
+type inner Subscriber
+
+// Begun is inside.Group.Begun.
+func (in *inner) Begun(ctx context.Context, topic string) (begun bool, err error) {
+	s := (*Subscriber)(in)
 	begun, err = s.begun(ctx, topic)
 	if err != nil {
 		return false, fmt.Errorf("wmkafka: the offsets of %q for group %q: %w", topic, s.group, err)

@@ -26,7 +26,7 @@ import (
 type limited struct{ *Subscriber }
 
 func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	placing.OrderOf(ctx).Of.(*sequence.Ordering).Limits = sequence.Limits{Messages: 1, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
+	sequence.Take(ctx).Limits = sequence.Limits{Messages: 1, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
 	return l.Subscriber.Subscribe(ctx, topic)
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/settings"
@@ -126,6 +128,7 @@ func (c *SubscriberConfig) validate() error {
 // redelivered with a backoff, and never after its session. One message is in flight per partition, or InFlight. It is
 // safe for concurrent use.
 type Subscriber struct {
+	handle
 	brokers []string
 	group   string
 	config  SubscriberConfig
@@ -150,9 +153,12 @@ func NewSubscriber(brokers []string, group string, config SubscriberConfig) (*Su
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	return &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})},
-		nil
+	s := &Subscriber{brokers: brokers, group: group, config: config, subscriptions: make(map[*subscription]struct{})}
+	s.handle = hidden.By[inside.Group]((*inner)(s))
+	return s, nil
 }
+
+type handle = hidden.Handle[inside.Group]
 
 // Subscribe joins the group and delivers the messages of topic until ctx ends or the Subscriber is closed; then the
 // channel is closed. Every call joins the group as a member of its own, with its own connection. It returns an error if

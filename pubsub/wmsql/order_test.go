@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -249,7 +248,7 @@ type limited struct {
 }
 
 func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	placing.OrderOf(ctx).Of.(*sequence.Ordering).Limits = sequence.Limits{Messages: l.messages, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
+	sequence.Take(ctx).Limits = sequence.Limits{Messages: l.messages, All: 100, MessageBytes: 1 << 20, AllBytes: 1 << 20}
 	return l.Subscriber.Subscribe(ctx, topic)
 }
 

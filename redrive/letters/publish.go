@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/consume"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -175,14 +176,12 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 		if err := add(router); err != nil {
 			return err
 		}
-		of, is := sub.(interface {
-			Begun(ctx context.Context, topic string) (bool, error)
-		})
+		of, is := hidden.In[inside.Group](sub)
 		if !is {
 			return nil
 		}
 		for _, topic := range topics {
-			if err := s.goesOn(topic, of.Begun); err != nil {
+			if err := s.goesOn(topic, of); err != nil {
 				return wrapped(fmt.Sprintf("collect %q", topic), err)
 			}
 		}
@@ -192,7 +191,7 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 
 // goesOn returns an error if the topic would be read again from its beginning. A cause says that it was read before,
 // and outlives its letters.
-func (s *Store) goesOn(topic string, begun func(context.Context, string) (bool, error)) error {
+func (s *Store) goesOn(topic string, of inside.Group) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
 	if err := s.usable(ctx); err != nil {
@@ -206,7 +205,7 @@ func (s *Store) goesOn(topic string, begun func(context.Context, string) (bool, 
 		return err
 	}
 	has := false
-	err = safecall.Call("letters.Begun", func() (err error) { has, err = begun(ctx, topic); return err })
+	err = safecall.Call("letters.Begun", func() (err error) { has, err = of.Begun(ctx, topic); return err })
 	if err == nil && !has {
 		err = errOffsetsGone
 	}

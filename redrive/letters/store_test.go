@@ -16,6 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/poison"
@@ -219,7 +220,7 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 		found[0].Original.Metadata["cause"] == "unknown" && f.Matches(found[0].Letter), "%+v", found)
 	wantCount(t, store, f, 1)
 	router := testkit.Must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
-	router.AddPlugin(store.Collect(withoutOffsets{pubsub}, "new.dlq", "orders.dlq"))
+	router.AddPlugin(store.Collect(withoutOffsets{pubsub, hidden.By[inside.Group](noOffsets{})}, "new.dlq", "orders.dlq"))
 	testkit.Says(t, testkit.Err(0, testkit.Starts(t, router)), `collect "orders.dlq"`)
 	wantCount(t, store, letters.Filter{NoOrigin: true, IDs: []string{"1", "2"}}, 0)
 	testkit.Check(t, !f.Matches(list(t, store, letters.Filter{IDs: []string{"1"}})[0].Letter),
@@ -227,9 +228,14 @@ func testStore_collect(t *testing.T, on fixture.Database) {
 }
 
 // withoutOffsets is a subscriber as that of wmkafka, whose group has no offsets.
-type withoutOffsets struct{ message.Subscriber }
+type withoutOffsets struct {
+	message.Subscriber
+	hidden.Handle[inside.Group]
+}
 
-func (withoutOffsets) Begun(context.Context, string) (bool, error) { return false, nil }
+type noOffsets struct{}
+
+func (noOffsets) Begun(context.Context, string) (bool, error) { return false, nil }
 
 // Promises P1, P2: text of a message is kept and chosen by whatever it holds, and so is what a caller says.
 func TestStore_hostileText(t *testing.T) { onEach(t, testStore_hostileText) }

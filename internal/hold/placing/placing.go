@@ -81,10 +81,8 @@ func LaneOf(ctx context.Context, msg *message.Message) Laned {
 	return nil
 }
 
-// Order is what a channel that keeps the order of keys offers a subscriber, in the context of Subscribe.
+// Order says that a channel offers a subscriber the order of keys, in the context of Subscribe: see sequence.Offer.
 type Order struct {
-	// Of is a *sequence.Ordering, of which this package knows nothing.
-	Of any
 	// Taken is set by a subscriber that keeps the order, and for those of Spillway's own handlers, which need none.
 	Taken bool
 }

@@ -40,6 +40,14 @@ func Beside(ctx context.Context, receiver keytable.Receiver) (*Store, error) {
 	return store, err
 }
 
+type offerKey struct{}
+
+// Offer returns ctx, for Subscribe, with the offer of an order.
+func Offer(ctx context.Context, o *Ordering) (context.Context, *placing.Order) {
+	offer := new(placing.Order)
+	return context.WithValue(placing.WithOrder(ctx, offer), offerKey{}, o), offer
+}
+
 // Take is called by a subscriber that keeps the order of keys, with the context of Subscribe. It returns nil if no
 // channel asks for one.
 func Take(ctx context.Context) *Ordering {
@@ -47,7 +55,7 @@ func Take(ctx context.Context) *Ordering {
 	if offer == nil {
 		return nil
 	}
-	ordering, ok := offer.Of.(*Ordering)
+	ordering, ok := ctx.Value(offerKey{}).(*Ordering)
 	offer.Taken = ok
 	return ordering
 }

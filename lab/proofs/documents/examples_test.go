@@ -25,7 +25,7 @@ var withoutExample = []exception{
 	{regexp.MustCompile(`^(prom|telemetry|notify)\.\w+\.Observe$`), "spillway.New calls it, for Config.Observers"},
 	{regexp.MustCompile(`\.(InitializeTopics|SubscribeInitialize)$`), "the queue and the router call it at the start"},
 	{regexp.MustCompile(`^wm\w+\.\w+\.(RedeliveryTime|ListWaiting)$`), "the stages and the receiver call it"},
-	{regexp.MustCompile(`^wm\w+\.Subscriber\.(Browse|Begun)$`), "a drain calls it"},
+	{regexp.MustCompile(`^wm\w+\.Subscriber\.Browse$`), "a drain calls it"},
 	{regexp.MustCompile(`^sqlshare\.Store\.\w+$`), "the breaker calls it"},
 	{regexp.MustCompile(`^conformance\.`), "tests call it: docs/pubsub.md shows one"},
 }

@@ -134,7 +134,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle, FromBeginning: d.fromBeginning,
 	}
 	if d.dryRun {
-		plan, err := hidden.Of(&config).PlanTopic(ctx, sub, config)
+		plan, err := hidden.Of((*redrive.Handler)(nil)).PlanTopic(ctx, sub, config)
 		if err != nil {
 			return err
 		}
@@ -170,9 +170,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 
 // begun returns an error if the drain would begin with the oldest message, and that was not chosen.
 func begun(ctx context.Context, sub connect.Subscriber, topic string, d drainFlags) error {
-	of, is := sub.(interface {
-		Begun(ctx context.Context, topic string) (bool, error)
-	})
+	of, is := hidden.In[inside.Group](sub)
 	if !is || d.fromBeginning {
 		return nil
 	}
