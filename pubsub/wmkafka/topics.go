@@ -328,7 +328,7 @@ func describeTopic(admin admin, topic string) (topicSettings, error) {
 	}
 	var entries []sarama.ConfigEntry
 	err = untilKnown(sourceWait, func() (err error) {
-		entries, err = admin.DescribeConfig(sarama.ConfigResource{
+		entries, err = admin.DescribeConfig(sarama.ConfigResource{ //lint:ignore SA1019 the floor has no other
 			Type: sarama.TopicResource, Name: topic,
 			ConfigNames: []string{"max.message.bytes", minInSyncReplicas, "retention.ms", "retention.bytes",
 				"cleanup.policy"},
@@ -368,7 +368,7 @@ func brokerNumber(admin admin, setting string) (int, error) {
 	if len(brokers) == 0 {
 		return 0, sarama.ErrBrokerNotAvailable
 	}
-	entries, err := admin.DescribeConfig(sarama.ConfigResource{
+	entries, err := admin.DescribeConfig(sarama.ConfigResource{ //lint:ignore SA1019 the floor has no other
 		Type: sarama.BrokerResource, Name: strconv.Itoa(int(brokers[0].ID())), ConfigNames: []string{setting},
 	})
 	if err != nil {

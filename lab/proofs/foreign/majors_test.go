@@ -94,7 +94,7 @@ func TestMajorsAttached(t *testing.T) {
 			again.Ack()
 
 			handled := make(chan string, 9)
-			channel := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps.pub}))
+			channel := testkit.Must(spillway.New(t.Context(), spillway.Config{Publisher: ps.pub, Logger: log}))
 			failed := false
 			testkit.RunRouter(t, log, func(router *message.Router) {
 				channel.Attach(router)
