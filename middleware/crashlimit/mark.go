@@ -331,13 +331,20 @@ var errTooMany = errors.New("crashlimit: " + strconv.Itoa(most) + " marks wait t
 type pending struct {
 	mu     sync.Mutex
 	visits map[*later]struct{}
-	open   sync.WaitGroup
 }
 
 // later is a visit that ends once, at the latest with the limit.
 type later struct {
+	once  sync.Once
 	visit visit
-	ends  chan struct{} // closed with the limit
+	ended chan struct{}
+}
+
+func (p *later) end() {
+	p.once.Do(func() {
+		p.visit.end()
+		close(p.ended)
+	})
 }
 
 // await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not:
@@ -346,7 +353,7 @@ func (l *Limit) await(c *chain.Call, v visit) bool {
 	if c.Acked() || c.Nacked() {
 		return false
 	}
-	p := &later{visit: v, ends: make(chan struct{})}
+	p := &later{visit: v, ended: make(chan struct{})}
 	l.pending.mu.Lock()
 	defer l.pending.mu.Unlock()
 	if l.closing.Load() || len(l.pending.visits) >= most {
@@ -356,7 +363,6 @@ func (l *Limit) await(c *chain.Call, v visit) bool {
 		l.pending.visits = make(map[*later]struct{})
 	}
 	l.pending.visits[p] = struct{}{}
-	l.pending.open.Add(1)
 	go l.settle(p, c.Msg, c.Ctx.Done())
 	return true
 }
@@ -366,21 +372,23 @@ func (l *Limit) settle(p *later, msg *message.Message, gone <-chan struct{}) {
 	case <-msg.Acked():
 	case <-msg.Nacked():
 	case <-gone: // also of a caller that is no router, and acks nothing
-	case <-p.ends:
+	case <-p.ended:
 	}
-	p.visit.end()
 	l.pending.mu.Lock()
-	defer l.pending.mu.Unlock()
 	delete(l.pending.visits, p)
-	l.pending.open.Done()
+	l.pending.mu.Unlock()
+	p.end()
 }
 
 // endPending ends what is open, and returns when it has ended.
 func (l *Limit) endPending() {
 	l.pending.mu.Lock()
+	open := make([]*later, 0, len(l.pending.visits))
 	for p := range l.pending.visits {
-		close(p.ends)
+		open = append(open, p)
 	}
 	l.pending.mu.Unlock()
-	l.pending.open.Wait()
+	for _, p := range open {
+		p.end()
+	}
 }
