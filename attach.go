@@ -58,7 +58,7 @@ func (ch *Channel) Attach(router *message.Router) {
 		return
 	}
 	ch.logTo(router)
-	ch.roster.Expect(router)
+	ch.registry.Expect(router)
 	router.AddMiddleware(ch.Middleware)
 	router.AddPublisherDecorators(ch.DecoratePublisher)
 	router.AddSubscriberDecorators(ch.queue.InitializeOnSubscribe, ch.boundHolds, ch.offerOrder,
@@ -83,7 +83,7 @@ func (ch *Channel) Plugin(router *message.Router) error {
 		return err
 	}
 	ch.logTo(router)
-	ch.roster.Join(router)
+	ch.registry.Join(router)
 	if err := ch.checkHandlers(); err != nil {
 		return err
 	}
@@ -97,14 +97,14 @@ func (ch *Channel) Plugin(router *message.Router) error {
 
 // checkHandlers returns an error if Config.Receiver names a handler that no router has, once all attached routers run.
 func (ch *Channel) checkHandlers() error {
-	if !ch.roster.Complete() {
+	if !ch.registry.Complete() {
 		return nil
 	}
 	for _, name := range ch.keyed {
-		if !ch.roster.Has(name) {
+		if !ch.registry.Has(name) {
 			return fmt.Errorf("spillway: Config.Receiver.Handlers has %q, and the router has no handler of this name: the "+
 				"key of that entry would have no effect; use a name of %s, and add the handler before the router runs",
-				boundedtext.Text(name, 100), &ch.roster)
+				boundedtext.Text(name, 100), &ch.registry)
 		}
 	}
 	return nil
@@ -304,11 +304,11 @@ func (s *draining) Close() error {
 
 // Health is what a Channel knows about what its handlers need. It is made for a health endpoint, as JSON.
 type Health struct {
-	// OK reports whether no handler's messages are held, and no store is away.
+	// OK reports whether no handler's messages are held, and no store is unavailable.
 	OK bool `json:"ok"`
 	// Handlers has the handlers whose messages are held, with the state of their breaker.
 	Handlers []breaker.Status `json:"handlers"`
-	// Stores has the channel's own stores and publishers that are away: the store of keys, the publisher of dead
+	// Stores has the channel's own stores and publishers that are unavailable: the store of keys, the publisher of dead
 	// letters, that of the stages or their store. They do not depend on Config.Breaker.
 	Stores []StoreHealth `json:"stores,omitempty"`
 	// Budgets has the retry budgets that are spent. Messages wait for them, or go to their next stage, so OK does not
@@ -316,24 +316,24 @@ type Health struct {
 	Budgets []middleware.BudgetSpent `json:"budgets,omitempty"`
 }
 
-// StoreHealth is a store or publisher of the channel that is away.
+// StoreHealth is a store or publisher of the channel that is unavailable.
 type StoreHealth struct {
-	// Name says what is away.
+	// Name says what is unavailable.
 	Name  string    `json:"name"`
 	Since time.Time `json:"since"`
 	// Waiting is the number of messages that are held for it.
 	Waiting int `json:"waiting"`
 }
 
-// Health returns the state of all handlers. A service whose downstream is away is not broken: do not let a supervisor
-// restart it for that. Without Config.Breaker, Health knows the channel's own stores alone.
+// Health returns the state of all handlers. A service whose downstream is unavailable is not broken: do not let a
+// supervisor restart it for that. Without Config.Breaker, Health knows the channel's own stores alone.
 func (ch *Channel) Health() Health {
 	h := Health{OK: true, Handlers: ch.breaker.Health()}
 	for _, status := range h.Handlers {
 		h.OK = h.OK && status.State == breaker.Closed
 	}
 	for _, store := range ch.stores {
-		if report, away := store.Report(); away {
+		if report, unavailable := store.Report(); unavailable {
 			h.OK = false
 			h.Stores = append(h.Stores, StoreHealth{Name: report.Name, Since: report.Since, Waiting: report.Waiting})
 		}

@@ -103,7 +103,7 @@ type Config struct {
 	Ordered *OrderedConfig
 	// Retry configures how often, and when, a failed handler is called again at once.
 	Retry middleware.RetryConfig
-	// Breaker holds messages while what a handler needs is away, instead of retrying and dead-lettering them one by
+	// Breaker holds messages while what a handler needs is unavailable, instead of retrying and dead-lettering them one by
 	// one. Nil means no breaker. &breaker.Config{} has useful defaults. A handler whose every message fails looks like
 	// an outage: its messages wait too. Default: nil.
 	Breaker *breaker.Config

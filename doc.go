@@ -2,7 +2,7 @@
 // have keep failing messages from blocking a topic or being lost:
 //
 //   - A transient error is retried with jitter: at once, or later while the topic goes on.
-//   - While a service that the handlers call is away, messages wait, uncounted, if Config.Breaker is set.
+//   - While a service that the handlers call is unavailable, messages wait, uncounted, if Config.Breaker is set.
 //   - A permanent error, an invalid message or a panic is dead-lettered with its whole story.
 //   - With a database, each message takes effect once.
 //   - Dead letters come back through the same router when the cause is gone.

@@ -46,7 +46,7 @@ func Example() {
 	dlc, err := spillway.New(ctx, spillway.Config{
 		Service: "shop",            // the owner of the dead letters and keys in DB
 		DB:      db,                // PostgreSQL, MySQL, MariaDB, or a SQLite file
-		Breaker: &breaker.Config{}, // messages wait while what their handler calls is away
+		Breaker: &breaker.Config{}, // messages wait while what their handler calls is unavailable
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -54,7 +54,7 @@ type Channel struct {
 	// see Config.DrainTimeout
 	drainTimeout time.Duration
 	keyed        []string // the handlers of Config.Receiver.Handlers
-	roster       registry.Roster
+	registry     registry.Registry
 
 	attachedToNil atomic.Bool
 }

@@ -69,24 +69,25 @@ type Verdict struct {
 	// NotNow says that nothing failed: the message comes again later and is not counted. It needs ClassTransient, which
 	// counts if the condition lasts too long. See the function NotNow.
 	NotNow bool
-	// Away says that the error is not about the message: something that the handler needs is away, and other messages
-	// would fail too. It needs ClassTransient, which a verdict with Away alone gets. See the function Away.
-	Away bool
+	// Unavailable says that the error is not about the message: something that the handler needs is unavailable, and other
+	// messages would fail too. It needs ClassTransient, which a verdict with Unavailable alone gets. See the function
+	// Unavailable.
+	Unavailable bool
 	// TooLarge says that a publisher refused the message for its size. It needs ClassPermanent, which a verdict with
 	// TooLarge alone gets. See the function TooLarge.
 	TooLarge bool
 }
 
-// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Away and TooLarge
-// give a class, or have no meaning beside it.
+// sayable is v without a class that no mark and no rule can give: ClassAborted, or one out of range. Unavailable and
+// TooLarge give a class, or have no meaning beside it.
 func (v Verdict) sayable() Verdict {
 	if v.Class >= ClassAborted {
 		v.Class = ClassUnknown
 	}
-	if v.Away && v.Class == ClassUnknown {
+	if v.Unavailable && v.Class == ClassUnknown {
 		v.Class = ClassTransient
 	}
-	v.Away = v.Away && v.Class == ClassTransient
+	v.Unavailable = v.Unavailable && v.Class == ClassTransient
 	if v.TooLarge && v.Class == ClassUnknown {
 		v.Class = ClassPermanent
 	}
@@ -103,9 +104,9 @@ func (v Verdict) unsayable() error {
 	if v.Class > ClassAborted {
 		return fmt.Errorf("it gives the class %d, which does not exist", uint8(v.Class))
 	}
-	if v.Away && v.sayable().Class != ClassTransient {
-		return fmt.Errorf("it gives the class %s with Away: an error that is not about the message passes with time; give "+
-			"transient, or leave out Away", v.Class)
+	if v.Unavailable && v.sayable().Class != ClassTransient {
+		return fmt.Errorf("it gives the class %s with Unavailable: an error that is not about the message passes with time; give "+
+			"transient, or leave out Unavailable", v.Class)
 	}
 	if v.TooLarge && v.sayable().Class != ClassPermanent {
 		return fmt.Errorf("it gives the class %s with TooLarge: a size does not pass with time; give permanent, or leave "+
@@ -117,7 +118,7 @@ func (v Verdict) unsayable() error {
 // fill takes from other what v does not say.
 func (v Verdict) fill(other Verdict) Verdict {
 	if v.Class == ClassUnknown {
-		v.Class, v.NotNow, v.Away, v.TooLarge = other.Class, other.NotNow, other.Away, other.TooLarge
+		v.Class, v.NotNow, v.Unavailable, v.TooLarge = other.Class, other.NotNow, other.Unavailable, other.TooLarge
 	}
 	if v.Reason == "" {
 		v.Reason = other.Reason
@@ -164,13 +165,13 @@ func NotNow(err error, opts ...Option) error {
 	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.NotNow = true }}, opts...))
 }
 
-// Away marks err as not about the message: something that the handler needs is away, so other messages would fail too.
-// It is transient. A breaker holds messages after such an error instead of trying each one, and RetryAfter sets
-// the least time for which it holds them. Without a breaker the mark means the same as Transient. Built-in knowledge
-// sets it for errors that say so, such as a refused connection: mark those Transient if only this message's own server
-// is away, such as a customer's webhook.
-func Away(err error, opts ...Option) error {
-	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Away = true }}, opts...))
+// Unavailable marks err as not about the message: something that the handler needs is unavailable, so other messages
+// would fail too. It is transient. A breaker holds messages after such an error instead of trying each one, and
+// RetryAfter sets the least time for which it holds them. Without a breaker the mark means the same as Transient.
+// Built-in knowledge sets it for errors that say so, such as a refused connection: mark those Transient if only this
+// message's own server is unavailable, such as a customer's webhook.
+func Unavailable(err error, opts ...Option) error {
+	return mark(err, ClassTransient, append([]Option{func(v *Verdict) { v.Unavailable = true }}, opts...))
 }
 
 // Permanent marks err as not passing with time: the message is dead-lettered at once.

@@ -165,8 +165,8 @@ const (
 	stopAtFirst keeping = false // the outermost answer is the whole answer
 )
 
-// maxTold bounds how many panics one error reports: each of its causes may panic.
-const maxTold = 8
+// maxNotified bounds how many panics one error reports: each of its causes may panic.
+const maxNotified = 8
 
 func (j *judgement) search(err error, ask answerer, keep keeping) Verdict {
 	j.left = causes.Most
@@ -233,7 +233,7 @@ func (j *judgement) contain() {
 		return
 	}
 	j.panics++
-	if j.config.OnRulePanic == nil || j.panics > maxTold {
+	if j.config.OnRulePanic == nil || j.panics > maxNotified {
 		return
 	}
 	j.tell("classify: panic while judging an error: "+(&PanicError{Value: v}).Error(), debug.Stack())

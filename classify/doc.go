@@ -20,12 +20,12 @@
 // NotNow is for a handler that finds a lock held, a breaker open or a tenant paused. Its error is transient, and no
 // failure: the message is held or nacked, and comes again without being counted, for a bounded time.
 //
-// # Away
+// # Unavailable
 //
-// Away is for an error that is not about the message: something that the handler needs is away, such as a database or a
-// service. Its error is transient. A breaker holds messages after it, where a transient error alone can be the
-// message's own. Built-in knowledge sets Away if no connection was made, or if the server says that it serves no
-// request:
+// Unavailable is for an error that is not about the message: something that the handler needs is unavailable, such as a
+// database or a service. Its error is transient. A breaker holds messages after it, where a transient error alone can
+// be the message's own. Built-in knowledge sets Unavailable if no connection was made, or if the server says that it
+// serves no request:
 //
 //	net            connection refused, host or network unreachable, unknown host of a dial
 //	PostgreSQL     08xxx except 08007, 08P01 only if it ended the connection, 25006, 28000, 28P01, 53300,
@@ -40,9 +40,9 @@
 //	               RetryAfter() time.Duration
 //	breakers       an open or half-open breaker
 //
-// Time-outs are not away, because one message can be slow. Neither are connections that were lost under a request,
-// because the request can have caused the loss. A mark or rule that names the class decides Away too: Transient(err)
-// says that an error is not away.
+// Time-outs are not unavailable, because one message can be slow. Neither are connections that were lost under a
+// request, because the request can have caused the loss. A mark or rule that names the class decides Unavailable too:
+// Transient(err) says that an error is not unavailable.
 //
 // # Messages that cannot be read
 //
@@ -65,9 +65,9 @@
 //
 // # Marks and rules
 //
-// A handler marks the errors that it knows with Transient, Away, NotNow, Permanent, Invalid or Discard. A mark survives
-// any wrapping with %w. Errors of third parties are judged by the rules in a Config, and by built-in knowledge. A rule
-// is Is for a sentinel, As for an error type, or a function of your own.
+// A handler marks the errors that it knows with Transient, Unavailable, NotNow, Permanent, Invalid or Discard. A mark
+// survives any wrapping with %w. Errors of third parties are judged by the rules in a Config, and by built-in
+// knowledge. A rule is Is for a sentinel, As for an error type, or a function of your own.
 //
 // # Precedence
 //
@@ -110,7 +110,7 @@
 //	SQLite             busy, locked, full, input/output...: transient;
 //	                   constraint, mismatch, too big, read-only: permanent
 //	cenkalti/backoff   Permanent: permanent; RetryAfter: transient, with its wait
-//	brokers, Redis     what is away: transient
+//	brokers, Redis     what is unavailable: transient
 //	HTTP, gRPC         statuses that pass with time, of errors that carry one: transient
 //	breakers, limits   an open breaker or a full limit of sony/gobreaker, failsafe-go, Watermill's CircuitBreaker:
 //	                   transient

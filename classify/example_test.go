@@ -124,12 +124,12 @@ func ExampleRetryAfterHeader() {
 	answer := func(status int, retryAfter string) error {
 		err := fmt.Errorf("the warehouse answers %d", status)
 		if status == 429 || status == 503 {
-			return classify.Away(err, classify.RetryAfterHeader(retryAfter))
+			return classify.Unavailable(err, classify.RetryAfterHeader(retryAfter))
 		}
 		return err
 	}
 	var judge *classify.Classifier
 	v := judge.Classify(answer(429, "30"))
-	fmt.Println(v.Class, v.Away, v.RetryAfter)
+	fmt.Println(v.Class, v.Unavailable, v.RetryAfter)
 	// Output: transient true 30s
 }

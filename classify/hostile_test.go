@@ -42,11 +42,11 @@ var evils = []error{
 
 // Feature C3: methods of an error that panic silence that error alone: what is said around it and beside it counts.
 func TestErrorMethodsPanic(t *testing.T) {
-	told := false
+	notified := false
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
 		classify.Is(boxed{[]int{2}}, permanent), statusRule, classify.Is(errors.New("x"), permanent),
 		func(err error) (classify.Verdict, bool) { return permanent, err.Error() == "" },
-	}, OnRulePanic: func(string, []byte) { told = true }})
+	}, OnRulePanic: func(string, []byte) { notified = true }})
 	for _, evil := range evils {
 		name := fmt.Sprintf("%T", evil)
 		c.Classify(evil)
@@ -62,7 +62,7 @@ func TestErrorMethodsPanic(t *testing.T) {
 		v := judge(errors.Join(evil, &classify.PanicError{}))
 		testkit.Check(t, v.Class == classify.ClassPermanent, "knowledge beside %s: %+v", name, v)
 	}
-	testkit.Check(t, told, "no hook was called")
+	testkit.Check(t, notified, "no hook was called")
 }
 
 // wrapped does not ask for the text of what it wraps, as fmt would.
@@ -101,9 +101,9 @@ func TestErrorsWithoutEnd(t *testing.T) {
 	}
 	panicking := &panicLink{}
 	panicking.next = panicking
-	told := 0
+	notified := 0
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{classify.Is(errors.New("x"), permanent), statusRule},
-		OnRulePanic: func(string, []byte) { told++ }})
+		OnRulePanic: func(string, []byte) { notified++ }})
 	for name, err := range map[string]error{
 		"loop": loop(), "op": op, "url": get, "doubled": double, "panics": panicking,
 	} {
@@ -120,7 +120,7 @@ func TestErrorsWithoutEnd(t *testing.T) {
 			testkit.Check(t, !ok && found == around, "%s has a failure, or that around it was not found", name)
 		})
 	}
-	testkit.Check(t, told != 0 && told <= 100, "told %d times of one error's panics", told)
+	testkit.Check(t, notified != 0 && notified <= 100, "told %d times of one error's panics", notified)
 }
 
 // panicLink panics when it is judged, and goes on without end.

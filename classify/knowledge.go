@@ -22,7 +22,7 @@ import (
 
 // askKnowledge judges one error, not its causes, by what the standard library and the databases say of it.
 func askKnowledge(err error) (Verdict, bool) {
-	if v, ok := askAway(err); ok {
+	if v, ok := askUnavailable(err); ok {
 		return v, true
 	}
 	if v, ok := askMessage(err); ok {
@@ -66,13 +66,13 @@ func askKnowledge(err error) (Verdict, bool) {
 }
 
 // askNetwork is asked if no cause gave a class: a wrong address or a refused permission shows inside a net.OpError, and
-// what is left is the network's weather. If no connection was made, the server is away. A connection closed early shows
-// as a bare EOF, which means that only inside the error of an HTTP client.
+// what is left is the network's weather. If no connection was made, the server is unavailable. A connection closed
+// early shows as a bare EOF, which means that only inside the error of an HTTP client.
 func askNetwork(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case *net.OpError:
 		if e.Op == "dial" && !isCancelled(e.Err) {
-			return away, true
+			return unavailable, true
 		}
 		return transient, true
 	case *url.Error:
@@ -86,7 +86,7 @@ func askNetwork(err error) (Verdict, bool) {
 	if v, ok := near.tree(errors.Unwrap(err), askNetwork, stopAtFirst); ok {
 		return v, true
 	}
-	return away, true
+	return unavailable, true
 }
 
 // isCancelled reports whether package net says in its own words that a context was cancelled.
@@ -149,30 +149,30 @@ func askErrno(e syscall.Errno) (Verdict, bool) {
 }
 
 // away is the verdict on an error that is about something the handler needs, and not about the message.
-var away = Verdict{Class: ClassTransient, Away: true}
+var unavailable = Verdict{Class: ClassTransient, Unavailable: true}
 
-// askAway judges one error that says that a server was not reached, or serves no request. A connection that was lost
-// under a request is not among these: the request can have caused the loss.
-func askAway(err error) (Verdict, bool) {
+// askUnavailable judges one error that says that a server was not reached, or serves no request. A connection that was
+// lost under a request is not among these: the request can have caused the loss.
+func askUnavailable(err error) (Verdict, bool) {
 	switch e := err.(type) {
 	case syscall.Errno:
-		return away, awayErrnos[e]
+		return unavailable, unavailableErrnos[e]
 	case *net.OpError: // a name that a handler looks up itself can come from the message; a name that it dials seldom does
 		dns, ok := e.Err.(*net.DNSError)
-		return away, ok && e.Op == "dial" && isAwayHost(dns)
+		return unavailable, ok && e.Op == "dial" && isUnavailableHost(dns)
 	case interface{ SQLState() string }:
 		return askSession(err, e.SQLState())
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")
-		return away, word == "LOADING" || word == "CLUSTERDOWN" || word == "MASTERDOWN"
+		return unavailable, word == "LOADING" || word == "CLUSTERDOWN" || word == "MASTERDOWN"
 	}
 	if err == driver.ErrBadConn {
-		return away, true
+		return unavailable, true
 	}
-	return away, isAwayKind(foreign.ErrorOf(err), err)
+	return unavailable, isUnavailableKind(foreign.ErrorOf(err), err)
 }
 
-var awayErrnos = map[syscall.Errno]bool{
+var unavailableErrnos = map[syscall.Errno]bool{
 	syscall.ECONNREFUSED: true, syscall.EHOSTUNREACH: true, syscall.EHOSTDOWN: true, syscall.ENETUNREACH: true,
 	syscall.ENETDOWN: true,
 }
@@ -181,19 +181,20 @@ var awayErrnos = map[syscall.Errno]bool{
 func askSession(err error, state string) (Verdict, bool) {
 	switch state {
 	case "42P05", "26000": // a prepared statement is there already, or is not there
-		return Verdict{Class: ClassTransient, Away: true,
+		return Verdict{Class: ClassTransient, Unavailable: true,
 			Description: "a prepared statement is of another session, as " +
 				"behind a pooler in transaction mode: add default_query_exec_mode=exec to the address of the database (pgx), or " +
 				"let the pooler keep prepared statements: " +
 				boundedtext.Error(err, 1<<10)}, true
 	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
-		return away, foreign.Severity(err) == "FATAL" // which ended the connection
+		return unavailable, foreign.Severity(err) == "FATAL" // which ended the connection
 	}
-	return away, awayState(state)
+	return unavailable, unavailableState(state)
 }
 
-// awayState reports whether a SQLSTATE of PostgreSQL means that the server serves no sessions, or takes no writes.
-func awayState(state string) bool {
+// unavailableState reports whether a SQLSTATE of PostgreSQL means that the server serves no sessions, or takes no
+// writes.
+func unavailableState(state string) bool {
 	switch state {
 	case "25006", // read-only: a failover is under way
 		"28000", "28P01", // the role or the password is refused, which PostgreSQL says of connections alone
@@ -207,7 +208,7 @@ func awayState(state string) bool {
 	return len(state) == 5 && state[:2] == "08"
 }
 
-var awayMySQL = map[int64]bool{
+var unavailableMySQL = map[int64]bool{
 	1040: true, 1203: true, // too many connections
 	1045: true, 1129: true, 1130: true, // user, blocked host or unknown host may not connect
 	1047: true,             // Galera: node not ready
@@ -217,20 +218,21 @@ var awayMySQL = map[int64]bool{
 	3032: true, // offline mode
 }
 
-// awayKafka are the codes of Kafka's protocol for brokers that are away or starting, and for too few replicas.
-var awayKafka = map[int64]bool{5: true, 8: true, 9: true, 14: true, 15: true, 19: true, 20: true}
+// unavailableKafka are the codes of Kafka's protocol for brokers that are unavailable or starting, and for too few
+// replicas.
+var unavailableKafka = map[int64]bool{5: true, 8: true, 9: true, 14: true, 15: true, 19: true, 20: true}
 
-// isAwayKind judges the errors of clients.
-func isAwayKind(e foreign.Error, err error) bool {
+// isUnavailableKind judges the errors of clients.
+func isUnavailableKind(e foreign.Error, err error) bool {
 	switch code := e.Code(); e.Kind {
 	case foreign.Plain, foreign.Traced:
-		return foreign.Says(err.Error(), foreign.Away)
+		return foreign.Says(err.Error(), foreign.Unavailable)
 	case foreign.MySQL:
-		return awayMySQL[code]
+		return unavailableMySQL[code]
 	case foreign.Connect: // pgx looks names up itself
 		return namesNoHost(err)
 	case foreign.Kafka:
-		return awayKafka[code]
+		return unavailableKafka[code]
 	case foreign.AMQP: // the server forced the connection to close, or the client had none
 		return code == 320 || code == 504 && !e.ByServer()
 	}
@@ -239,15 +241,15 @@ func isAwayKind(e foreign.Error, err error) bool {
 
 func namesNoHost(err error) bool {
 	for one := range causes.All(err) {
-		if dns, ok := one.(*net.DNSError); ok && isAwayHost(dns) {
+		if dns, ok := one.(*net.DNSError); ok && isUnavailableHost(dns) {
 			return true
 		}
 	}
 	return false
 }
 
-// isAwayHost reports whether the name of a server is not known, or no name server answers for it.
-func isAwayHost(e *net.DNSError) bool {
+// isUnavailableHost reports whether the name of a server is not known, or no name server answers for it.
+func isUnavailableHost(e *net.DNSError) bool {
 	return e != nil && (e.IsNotFound || e.IsTemporary) && !e.IsTimeout
 }
 

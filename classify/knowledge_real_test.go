@@ -43,7 +43,7 @@ func TestConnections(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	judges(t, transient, testkit.Err(new(net.Dialer).DialContext(ctx, "tcp", address)))
-	judges(t, away, dial("tcp", address))
+	judges(t, unavailable, dial("tcp", address))
 	judges(t, lasting, dial("tcp", "127.0.0.1:99999"), dial("tcp", "127.0.0.1"), dial("carrier pigeon", address))
 	_, _, err := net.ParseCIDR("10.0.0.0/99")
 	judges(t, lasting, err)
@@ -85,7 +85,7 @@ func TestHTTP(t *testing.T) {
 	client.Timeout = 10 * time.Second
 	close(release)
 	server.Close()
-	judges(t, away, get(server.URL))
+	judges(t, unavailable, get(server.URL))
 	judges(t, lasting, get("http://127.0.0.1:99999"))
 	judges(t, transient, &url.Error{Op: "Get", Err: wrap(io.ErrUnexpectedEOF, 3)})
 	judges(t, unknown, get("gopher://127.0.0.1/"), testkit.Err(os.Open(t.TempDir()+"/missing")))

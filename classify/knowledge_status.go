@@ -41,7 +41,7 @@ func askHTTP(status int, err error) (Verdict, bool) {
 	switch status {
 	case 429, 503:
 		if e, ok := err.(interface{ RetryAfter() time.Duration }); ok && e.RetryAfter() > 0 {
-			return Verdict{Class: ClassTransient, RetryAfter: e.RetryAfter(), Away: true}, true
+			return Verdict{Class: ClassTransient, RetryAfter: e.RetryAfter(), Unavailable: true}, true
 		}
 		return transient, true
 	case 408, 425, 502, 504:
@@ -57,7 +57,7 @@ func askGRPC(code reflect.Value) (Verdict, bool) {
 	}
 	switch code.Uint() {
 	case 14: // unavailable
-		return away, true
+		return unavailable, true
 	case 1, 4, 8, 10: // cancelled, deadline exceeded, resource exhausted, aborted
 		return transient, true
 	}

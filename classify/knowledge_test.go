@@ -24,10 +24,10 @@ import (
 )
 
 var (
-	unknown   classify.Verdict
-	transient = classify.Verdict{Class: classify.ClassTransient}
-	away      = classify.Verdict{Class: classify.ClassTransient, Away: true}
-	lasting   = classify.Verdict{Class: classify.ClassPermanent}
+	unknown     classify.Verdict
+	transient   = classify.Verdict{Class: classify.ClassTransient}
+	unavailable = classify.Verdict{Class: classify.ClassTransient, Unavailable: true}
+	lasting     = classify.Verdict{Class: classify.ClassPermanent}
 )
 
 // judges fails unless each error is judged so bare, below layers, and beside an unknown error. Descriptions are for
@@ -69,10 +69,10 @@ func numbers(all ...uint16) (errs []error) {
 
 // Features C4, C7: databases, by SQLSTATE, its class and the numbers of MySQL and MariaDB.
 func TestKnowledgeDatabases(t *testing.T) {
-	judges(t, away, states("57P01", "57P02", "57P03", "57P05", "08001", "08006", "53300", "25006", "28P01", "42P05",
+	judges(t, unavailable, states("57P01", "57P02", "57P03", "57P05", "08001", "08006", "53300", "25006", "28P01", "42P05",
 		"26000")...)
-	judges(t, away, numbers(1040, 1045, 1053, 1290, 2003, 2006, 2013, 9001)...)
-	judges(t, away, driver.ErrBadConn,
+	judges(t, unavailable, numbers(1040, 1045, 1053, 1290, 2003, 2006, 2013, 9001)...)
+	judges(t, unavailable, driver.ErrBadConn,
 		&pgconn.PgError{Severity: "FATAL", Code: "08P01", Message: "query_wait_timeout"}) // of a pooler
 	judges(t, transient, states("40001", "40P01", "55P03", "57014", "25P03", "25P04", "08P01", "08007", "53100")...)
 	judges(t, transient, numbers(1213, 1205, 3572, 1969, 1020, 1613, 1614, 3101)...)
@@ -96,7 +96,7 @@ func dial(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: 
 // away; one that was lost under a request, or that took long, may be the message's own doing.
 func TestKnowledgeNet(t *testing.T) {
 	unknownHost := &net.DNSError{Err: "no such host", Name: "db", IsNotFound: true}
-	judges(t, away, dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.EHOSTUNREACH),
+	judges(t, unavailable, dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), dial(syscall.EHOSTUNREACH),
 		syscall.ECONNREFUSED, syscall.ENETUNREACH, dial(os.NewSyscallError("connect", syscall.ENOENT)),
 		dial(unknownHost), dial(&net.DNSError{Err: "server misbehaving", IsTemporary: true}))
 	judges(t, transient, context.DeadlineExceeded, context.Canceled, errTimeout{}, dial(os.ErrDeadlineExceeded),
@@ -129,11 +129,11 @@ type permanentError struct{ error }
 // Features C4, C7: clients of brokers, and libraries for retries, breakers and limits. Marks outrank them, and errors
 // of other packages with such names or texts are not theirs.
 func TestKnowledgeClients(t *testing.T) {
-	judges(t, away, sarama.ErrOutOfBrokers, sarama.Wrap(sarama.ErrOutOfBrokers, io.EOF), sarama.ErrLeaderNotAvailable,
+	judges(t, unavailable, sarama.ErrOutOfBrokers, sarama.Wrap(sarama.ErrOutOfBrokers, io.EOF), sarama.ErrLeaderNotAvailable,
 		sarama.ErrNotEnoughReplicas, amqp091.ErrClosed, &amqp091.Error{Code: amqp091.ConnectionForced, Server: true},
 		errors.New("not connected to AMQP"), errors.New("nats: no responders available for request"),
 		errRedis("LOADING Redis is loading the dataset in memory"), errors.New("circuit breaker open"),
-		classify.Away(errPlain))
+		classify.Unavailable(errPlain))
 	judges(t, transient, errors.New("bulkhead full"), errors.New("rate limit exceeded"), errors.New("timeout exceeded"))
 	judges(t, lasting, backoff.Permanent(errPlain), backoff.Permanent(context.DeadlineExceeded))
 	judges(t, unknown, (*backoff.PermanentError)(nil), &permanentError{errPlain}, &Error{"504"}, (*amqp091.Error)(nil),
@@ -142,10 +142,10 @@ func TestKnowledgeClients(t *testing.T) {
 		sarama.ErrMessageSizeTooLarge, sarama.ErrRequestTimedOut, errors.New("nats: timeout"), mysql.ErrInvalidConn,
 		&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, &amqp091.Error{Code: amqp091.NotFound, Server: true},
 		&amqp091.Error{Code: amqp091.ChannelError, Server: true}, &classify.PanicError{Value: syscall.ECONNREFUSED},
-		classify.Transient(dial(syscall.ECONNREFUSED)), classify.Permanent(classify.Away(errPlain)),
-		errors.Join(classify.Permanent(errPlain), classify.Away(errPlain)),
+		classify.Transient(dial(syscall.ECONNREFUSED)), classify.Permanent(classify.Unavailable(errPlain)),
+		errors.Join(classify.Permanent(errPlain), classify.Unavailable(errPlain)),
 	} {
-		testkit.Check(t, !judge(wrap(err, 1)).Away, "%T %v is away", err, err)
+		testkit.Check(t, !judge(wrap(err, 1)).Unavailable, "%T %v is unavailable", err, err)
 	}
 	testkit.Equal(t, "", judge(classify.Transient(backoff.Permanent(errPlain))), transient)
 }
@@ -180,13 +180,13 @@ func (errFaulty) Error() string              { return "faulty" }
 func (errFaulty) GRPCStatus() error          { panic("no status") }
 
 // Features C4, C7: statuses of HTTP and gRPC that errors carry. A service that is overloaded or down, and says when to
-// come back, is away.
+// come back, is unavailable.
 func TestKnowledgeStatus(t *testing.T) {
-	later := classify.Verdict{Class: classify.ClassTransient, Away: true, RetryAfter: time.Minute}
+	later := classify.Verdict{Class: classify.ClassTransient, Unavailable: true, RetryAfter: time.Minute}
 	judges(t, later, errLater{errHTTP{503}, time.Minute}, errLater{errHTTP{429}, time.Minute},
 		classify.With(&errGRPC{&grpcStatus{14}}, classify.RetryAfter(time.Minute)),
-		classify.Away(errHTTP{503}, classify.RetryAfterHeader("60")))
-	judges(t, away, &errGRPC{&grpcStatus{14}}, classify.Away(errHTTP{503}, classify.RetryAfterHeader("soon")))
+		classify.Unavailable(errHTTP{503}, classify.RetryAfterHeader("60")))
+	judges(t, unavailable, &errGRPC{&grpcStatus{14}}, classify.Unavailable(errHTTP{503}, classify.RetryAfterHeader("soon")))
 	judges(t, transient, errHTTP{503}, errLater{errHTTP{503}, 0}, &errAWS{429}, errHTTP{502}, &errAWS{504},
 		&errGRPC{&grpcStatus{4}}, &errGRPC{&grpcStatus{8}}, classify.Transient(&errGRPC{&grpcStatus{14}}))
 	judges(t, unknown, errHTTP{500}, errHTTP{404}, &errGRPC{&grpcStatus{3}}, &errGRPC{}, (*errGRPC)(nil), errValue{14},

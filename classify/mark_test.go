@@ -42,7 +42,7 @@ func TestMarksSurviveWrapping(t *testing.T) {
 		err := mark(nil, classify.Reason("r"), nil)
 		testkit.Check(t, err == nil, "%v made %v of nil", class, err)
 	}
-	testkit.Check(t, classify.NotNow(nil) == nil && classify.Away(nil) == nil, "a nil error is marked")
+	testkit.Check(t, classify.NotNow(nil) == nil && classify.Unavailable(nil) == nil, "a nil error is marked")
 }
 
 // Feature C2: class, reason, description and retry-after are each that of the outermost mark which sets it.
@@ -96,7 +96,7 @@ func TestRetryAfterHeader(t *testing.T) {
 			"Saturday, 01-Jan-00 00:00:30 GMT": 30 * time.Second,
 			"18446744073709551616":             1 << 31 * time.Second, "9223372036854775807": 1 << 31 * time.Second,
 		} {
-			v := judge(classify.Away(errors.New("busy"), classify.RetryAfterHeader(value)))
+			v := judge(classify.Unavailable(errors.New("busy"), classify.RetryAfterHeader(value)))
 			testkit.Equal(t, value, v.RetryAfter, want)
 		}
 	})

@@ -92,7 +92,7 @@ func TestFirstRuleWins(t *testing.T) {
 }
 
 // Conventions, features C2, C7: a configuration that cannot be meant is an error that names the field: no error is
-// aborted by itself, what is away passes with time, and a size does not.
+// aborted by itself, what is unavailable passes with time, and a size does not.
 func TestNewRefuses(t *testing.T) {
 	rules := func(v classify.Verdict) classify.Config {
 		return classify.Config{Rules: []classify.Rule{statusRule, classify.Is(errSentinel, v)}}
@@ -108,7 +108,7 @@ func TestNewRefuses(t *testing.T) {
 		{`Default cannot be "discard"`, classify.Config{Default: classify.ClassDiscard}},
 		{"Rules[1]: it gives the class aborted", rules(aborted)},
 		{"Rules[1]: it gives the class 200", rules(classify.Verdict{Class: 200})},
-		{"with Away", rules(classify.Verdict{Class: classify.ClassDiscard, Away: true})},
+		{"with Unavailable", rules(classify.Verdict{Class: classify.ClassDiscard, Unavailable: true})},
 		{"with TooLarge", rules(classify.Verdict{Class: classify.ClassTransient, TooLarge: true})},
 		{"Rules[0]", classify.Config{Rules: []classify.Rule{
 			classify.As(func(*backoff.PermanentError) classify.Verdict { return aborted })}}},
@@ -123,9 +123,9 @@ func TestNewRefuses(t *testing.T) {
 
 // Features C2, C7: what a rule cannot give, and gives when New cannot know, is taken for what it can mean, and told of.
 func TestRuleGivesWhatItCannot(t *testing.T) {
-	told := ""
+	notified := ""
 	c := newClassifier(t, classify.Config{Rules: []classify.Rule{
-		classify.Is(errSentinel, classify.Verdict{Away: true, Reason: "maintenance"}), // alone it means transient
+		classify.Is(errSentinel, classify.Verdict{Unavailable: true, Reason: "maintenance"}), // alone it means transient
 		func(error) (classify.Verdict, bool) { panic("asked of what is no error of mine") },
 		classify.As(func(err *backoff.PermanentError) classify.Verdict {
 			if err.Err == nil { // panics for the probe
@@ -134,13 +134,13 @@ func TestRuleGivesWhatItCannot(t *testing.T) {
 			return classify.Verdict{Class: classify.ClassAborted}
 		}),
 		func(err error) (classify.Verdict, bool) {
-			return classify.Verdict{Class: classify.ClassPermanent, Away: true}, errors.As(err, new(errStatus))
+			return classify.Verdict{Class: classify.ClassPermanent, Unavailable: true}, errors.As(err, new(errStatus))
 		},
-	}, OnRulePanic: func(text string, _ []byte) { told += text }})
+	}, OnRulePanic: func(text string, _ []byte) { notified += text }})
 	testkit.Equal(t, "", c.Classify(wrap(errSentinel, 2)),
-		classify.Verdict{Class: classify.ClassTransient, Away: true, Reason: "maintenance"})
-	testkit.Equal(t, "told", told, "")
+		classify.Verdict{Class: classify.ClassTransient, Unavailable: true, Reason: "maintenance"})
+	testkit.Equal(t, "told", notified, "")
 	testkit.Equal(t, "", c.Classify(&backoff.PermanentError{Err: errPlain}), lasting)
-	testkit.Check(t, strings.Contains(told, "Rules[2]: it gives the class aborted"), "told %q", told)
+	testkit.Check(t, strings.Contains(notified, "Rules[2]: it gives the class aborted"), "told %q", notified)
 	testkit.Equal(t, "", c.Classify(errStatus{503}), lasting)
 }

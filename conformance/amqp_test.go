@@ -70,7 +70,7 @@ func runAMQP(t *testing.T, name string, arguments amqp091.Table, beside *sync.RW
 		Pins:        map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere, "H9/in topics": "K19: a client cannot list queues"},
 		Hostile:     b.hostile(),
 		Competing:   true,
-		GoesOn:      99, // one more is handled
+		Resumed:     99, // one more is handled
 		Beside:      beside,
 
 		DeleteTopic: b.deleteQueue,

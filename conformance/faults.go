@@ -175,7 +175,7 @@ func (b *bench) killedAt(step, id string) {
 	ids := []string{"good-1", id, "good-3", "bad-4", "good-5"}
 	b.send(ids...)
 	p.until("at", step, id)
-	if b.target.GoesOn > 0 && strings.HasPrefix(id, badPrefix) {
+	if b.target.Resumed > 0 && strings.HasPrefix(id, badPrefix) {
 		p.until("acked", "good-3")
 		p.until("acked", "bad-4")
 		p.until("acked", "good-5")
@@ -192,7 +192,7 @@ func (b *bench) killedAt(step, id string) {
 func (b *bench) brokerRestarted() {
 	b.need("Restart", b.target.Restart != nil)
 	b.begin()
-	open := idsOf(badPrefix, min(b.target.GoesOn, 500))
+	open := idsOf(badPrefix, min(b.target.Resumed, 500))
 	halt := map[string]string{"good-2": stepCommitted}
 	for _, id := range open {
 		halt[id] = stepLetter

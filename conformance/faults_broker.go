@@ -124,7 +124,7 @@ func (b *bench) joinedInBackoff() {
 func (b *bench) joinedWhileBusy() {
 	const busy = 20 * time.Second
 	b.shared().begin()
-	open := idsOf(badPrefix, min(b.target.GoesOn, 5))
+	open := idsOf(badPrefix, min(b.target.Resumed, 5))
 	halt := map[string]string{"busy": stepHandling}
 	for _, id := range open {
 		halt[id] = stepLetter

@@ -56,7 +56,7 @@ func TestKafka(t *testing.T) {
 		MaxMessage: 1 << 20,
 		Pins:       map[string]string{"D9": "K18: no SQL source", "R12b": elsewhere},
 		Hostile:    hostileRecords(b),
-		GoesOn:     1000,
+		Resumed:    1000,
 
 		CreateShared: func(t testing.TB, topic string) { b.createTopic(t, topic, sarama.TopicDetail{NumPartitions: 2}) },
 		DeleteTopic:  b.deleteTopic,

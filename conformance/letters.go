@@ -45,7 +45,7 @@ type notFound struct{ what string }
 func (e *notFound) Error() string { return e.what + " not found" }
 
 // Feature D1: origin, failure, attempts and node are all in the letter, as text metadata.
-func (b *bench) wholeStory() {
+func (b *bench) wholeHistory() {
 	before := time.Now().Add(-time.Minute)
 	b.failing(b.channel(func(c *spillway.Config) { c.Queue.Node = "node-1" }), func(string) error {
 		return classify.Permanent(&notFound{"the order"}, classify.Reason("order_unknown"))

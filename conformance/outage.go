@@ -101,11 +101,11 @@ func (o *outageBench) count(to breaker.State) (n int) {
 // untilBreaker waits until the breaker has gone to a state n times.
 func (o *outageBench) untilBreaker(to breaker.State, n int) {
 	o.b.Helper()
-	o.b.until(fmt.Sprintf("the breaker is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.story)
+	o.b.until(fmt.Sprintf("the breaker is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.history)
 }
 
 // story is what the breaker did.
-func (o *outageBench) story() string {
+func (o *outageBench) history() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []string
@@ -116,7 +116,7 @@ func (o *outageBench) story() string {
 	return strings.Join(all, ", ")
 }
 
-// window shortens the time after which the breaker takes a downstream that answers nothing to be away.
+// window shortens the time after which the breaker takes a downstream that answers nothing to be unavailable.
 func (o *outageBench) window(w time.Duration) func(*spillway.Config) {
 	return func(c *spillway.Config) { c.Breaker.Window = w }
 }
@@ -133,8 +133,8 @@ func (o *outageBench) handlePermanent(msg *message.Message) ([]*message.Message,
 // 3 s, with fewer messages a second.
 const outageVariable = "SPILLWAY_CONFORMANCE_OUTAGE"
 
-// outageLasts returns how long a downstream is away, and how many messages a second come meanwhile. Rows judge by
-// counts: on a slow machine fewer come. In process all of them are in hand at once, and each waits for SQLite's one
+// outageLasts returns how long a downstream is unavailable, and how many messages a second come meanwhile. Rows judge
+// by counts: on a slow machine fewer come. In process all of them are in hand at once, and each waits for SQLite's one
 // writer, so fewer come there too.
 func (b *bench) outageLasts() (lasts time.Duration, rate int) {
 	b.Helper()

@@ -14,13 +14,13 @@ import (
 
 // Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
 // held: none is set aside, none goes to a stage, and the breaker's probes are the only calls.
-func (b *bench) downstreamAway() {
+func (b *bench) downstreamUnavailable() {
 	lasts, rate := b.outageLasts()
 	o := b.outage(10 * time.Second)
 	o.b.startStaged(o.b.channel(o.b.staged(time.Second), o.guarded), o.handle)
 	sent := o.b.traffic(rate, goodOnly)
 	o.b.untilAllApplied([]string{goodOnly(0)})
-	for i, mode := range []downstream.Mode{downstream.Away, downstream.Busy} {
+	for i, mode := range []downstream.Mode{downstream.Unavailable, downstream.Busy} {
 		o.set(mode)
 		o.untilBreaker(breaker.Open, i+1)
 		time.Sleep(lasts)
@@ -45,7 +45,7 @@ func (o *outageBench) wantHeld(ids []string) {
 		o.b.Errorf("%d failures came to Retry: an outage counts once at most, for the message in hand", n)
 	}
 	o.wantOnlyProbes(o.inHand(ids))
-	o.b.Logf("%d messages, %d calls; the breaker: %s", len(ids), o.calls.Load(), o.story())
+	o.b.Logf("%d messages, %d calls; the breaker: %s", len(ids), o.calls.Load(), o.history())
 }
 
 // inHand returns how many messages the breaker may have let through that have not called the downstream yet, when it
@@ -70,7 +70,7 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 	o.b.Helper()
 	defer func() {
 		if o.b.Failed() {
-			o.b.Log(o.story())
+			o.b.Log(o.history())
 		}
 	}()
 	o.mu.Lock()
@@ -122,7 +122,7 @@ func (b *bench) downstreamHangs() {
 	o.wantNothingAside()
 	o.wantOnlyProbes(o.inHand(ids))
 	o.b.Logf("%d messages, %d calls, %d went to a stage; the breaker: %s", len(ids), o.calls.Load(), o.stagings.Load(),
-		o.story())
+		o.history())
 }
 
 // Feature R12: 3 % of the messages fail, some for good and some with plain errors. The breaker stays closed.
@@ -160,8 +160,8 @@ func (b *bench) poisonAmongGood() {
 			o.b.Errorf("%q was set aside, and can succeed", l.Original.UUID)
 		}
 	}
-	if story := o.story(); story != "" {
-		o.b.Errorf("%d of %d messages failed, and the breaker was %s", poison, all, story)
+	if history := o.history(); history != "" {
+		o.b.Errorf("%d of %d messages failed, and the breaker was %s", poison, all, history)
 	}
 }
 
@@ -198,7 +198,7 @@ func (b *bench) halfFails() {
 			o.b.Errorf("%q was set aside, and can succeed", l.Original.UUID)
 		}
 	}
-	o.b.Logf("%d messages; the breaker: %s", bad+len(good), o.story())
+	o.b.Logf("%d messages; the breaker: %s", bad+len(good), o.history())
 }
 
 // Feature R12: a breaker that is opened by hand lets nothing through, and nothing is lost, until it is closed by hand.
@@ -244,7 +244,7 @@ func (b *bench) changedWhileOpen() {
 	first := b.consumer(guarded)
 	sent := b.traffic(rate/4, goodOnly)
 	b.until("a message is handled", func() bool { return len(b.effects()) > 0 })
-	set(downstream.Away)
+	set(downstream.Unavailable)
 	first.until("breaker", breaker.Open)
 	second := b.consumer(guarded)
 	time.Sleep(lasts / 3)

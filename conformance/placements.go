@@ -110,11 +110,11 @@ func (b *bench) slipperyPublisher() {
 		b.wantPlaced(ids)
 		mu.Lock()
 		defer mu.Unlock()
-		if b.target.GoesOn > 0 && !slices.Equal(first, ids) {
+		if b.target.Resumed > 0 && !slices.Equal(first, ids) {
 			b.Errorf("they first came as %q", first)
 		}
 	})
-	if b.target.GoesOn == 0 { // the messages behind would wait for good
+	if b.target.Resumed == 0 { // the messages behind would wait for good
 		return
 	}
 	b.variant("never, until the subscriber is closed", func(b *bench) {

@@ -311,9 +311,9 @@ type Target struct {
 	// Holds reports that a message which waits in a topic holds a transaction or runs into a deadline. Long stages then
 	// wait in the store of Delays.
 	Holds bool
-	// GoesOn is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the
+	// Resumed is the number of failed messages of a topic that are placed elsewhere while the subscriber delivers the
 	// next ones, in order. 0 means that the next message waits for the confirm.
-	GoesOn int
+	Resumed int
 	// Competing reports that all subscribers of a topic share its messages, whatever their groups.
 	Competing bool
 

@@ -224,11 +224,11 @@ func afterStage(f func(context.Context, stages.Waiting)) func(*spillway.Config) 
 // what no stage helps is set aside with its whole history.
 func (b *bench) stagedRetry() {
 	b.variant("comes back", func(b *bench) { b.comesBack() })
-	b.variant("live goes on", (*bench).liveGoesOn)
+	b.variant("live goes on", (*bench).liveResumed)
 }
 
-// liveGoesOn has messages wait for an hour. Those behind take effect at once.
-func (b *bench) liveGoesOn() {
+// liveResumed has messages wait for an hour. Those behind take effect at once.
+func (b *bench) liveResumed() {
 	var j journal
 	waiting, good := numbered("waiting", 3), numbered("good", 10)
 	b.startStaged(b.channel(b.staged(time.Hour)), b.noting(&j, func(_ int, msg *message.Message) error {

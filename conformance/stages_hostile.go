@@ -115,7 +115,7 @@ func (b *bench) refusedStage() {
 	if b.target.BadTopic != "" {
 		b.variant("cannot be", (*bench).missingStage)
 	}
-	if b.target.DeleteTopic != nil && b.target.GoesOn > 0 {
+	if b.target.DeleteTopic != nil && b.target.Resumed > 0 {
 		b.variant("deleted", (*bench).deletedStage)
 	}
 }

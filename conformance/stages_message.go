@@ -239,7 +239,7 @@ func (b *bench) inOutage(func(string) message.Subscriber) (*spillway.Channel, fu
 	back := time.Now().Add(3 * redeliversAfter)
 	return b.channel(func(c *spillway.Config) { c.Breaker = &breaker.Config{} }), func() error {
 		if time.Now().Before(back) {
-			return classify.Away(fmt.Errorf("away until %s", back))
+			return classify.Unavailable(fmt.Errorf("away until %s", back))
 		}
 		return classify.Permanent(errNever)
 	}

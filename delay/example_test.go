@@ -58,7 +58,7 @@ func ExampleNewStore() {
 		stage := msg.Metadata.Get(poison.KeyRetryStage)
 		handled <- fmt.Sprintf("stage %q", stage)
 		if stage == "" {
-			return errors.New("the bank is away")
+			return errors.New("the bank is unavailable")
 		}
 		return nil
 	})

@@ -163,8 +163,8 @@ func again(err error) bool {
 	return class(err) == classify.ClassTransient || class(err) == classify.ClassUnknown
 }
 
-// givenBack reports whether the message of err is to come again and has not failed.
-func givenBack(err error) bool {
+// requeued reports whether the message of err is to come again and has not failed.
+func requeued(err error) bool {
 	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }

@@ -55,7 +55,7 @@ func (c *cell) alone() message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc { return heldBriefly(r.Middleware(h)) }
 }
 
-// heldBriefly gives h messages that are held for a millisecond, and not longer, while the store is away.
+// heldBriefly gives h messages that are held for a millisecond, and not longer, while the store is unavailable.
 func heldBriefly(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		msg.SetContext(hold.WithMaxHold(msg.Context(), time.Millisecond))
@@ -67,7 +67,7 @@ func heldBriefly(h message.HandlerFunc) message.HandlerFunc {
 func (c *cell) isFull(err error) {
 	c.Helper()
 	text := fmt.Sprint(err)
-	testkit.Check(c, again(err) || givenBack(err), "judged %s: %v", class(err), err)
+	testkit.Check(c, again(err) || requeued(err), "judged %s: %v", class(err), err)
 	testkit.Check(c, !strings.Contains(text, "idempotency: ") || strings.Contains(text, "make room"), "no remedy: %v", err)
 	testkit.Check(c, strings.Contains(text, "full") || strings.Contains(text, "No space left"), "not full: %v", err)
 }
@@ -87,7 +87,7 @@ func (c *cell) fullAtClaim() {
 		}
 	}
 	c.isFull(err)
-	if !givenBack(err) || !strings.Contains(err.Error(), "claim key") || !strings.Contains(err.Error(), c.says+": ") {
+	if !requeued(err) || !strings.Contains(err.Error(), "claim key") || !strings.Contains(err.Error(), c.says+": ") {
 		c.Error(err)
 	}
 	testkit.Check(c, called == accepted, "%d keys were accepted, and the handler called %d times", accepted, called)

@@ -29,7 +29,7 @@ func (c *cell) broken(config ...idempotency.ReceiverConfig) (message.HandlerMidd
 	return r, l, func(h message.HandlerFunc, want ...string) {
 		c.Helper()
 		out, err := r(h)(newMessage("m1"))
-		testkit.Check(c, out == nil && givenBack(err), "%v, not given back: %v", out, err)
+		testkit.Check(c, out == nil && requeued(err), "%v, not given back: %v", out, err)
 		c.explains(err, append(want, "see that the database is up")...)
 		testkit.Equal(c, "connections are in use", db.Stats().InUse, 0)
 	}
@@ -47,7 +47,7 @@ func (c *cell) downAtClaim() {
 		c.rows(effects, effects)
 		l.mend()
 		out, err := r(c.produce)(newMessage("m1"))
-		if givenBack(err) { // lib/pq notices at its next use that an idle connection was cut
+		if requeued(err) { // lib/pq notices at its next use that an idle connection was cut
 			out, err = r(c.produce)(newMessage("m1"))
 		}
 		testkit.Require(c, err == nil && len(out) == 1, "%v %v", out, err)
@@ -74,7 +74,7 @@ func (c *cell) downAtCommit() {
 			return nil, boom
 		})(newMessage("m1"))
 		own := class(boom) == classify.ClassPermanent || c.says == "sqlite"
-		testkit.Check(c, (!own || err == boom) && (own || givenBack(err)), "the handler's error became %v", err)
+		testkit.Check(c, (!own || err == boom) && (own || requeued(err)), "the handler's error became %v", err)
 		c.rows(0, 0)
 		l.mend()
 	}
@@ -83,8 +83,8 @@ func (c *cell) downAtCommit() {
 }
 
 // Promise P7, features I2, I4: by the next delivery everything is as it should be, whatever the database had of the
-// COMMIT. Outputs have the ids of the attempt that committed, also where each attempt gives them new ones: nothing of an
-// attempt is published before its commit.
+// COMMIT. Outputs have the ids of the attempt that committed, also where each attempt gives them new ones: nothing of
+// an attempt is published before its commit.
 func (c *cell) cutAtCommit(answer bool) {
 	r, l, fails := c.broken()
 	l.cutAtCommit(answer)

@@ -117,7 +117,7 @@ func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) e
 	}
 	err = failed("record", key, err)
 	logging.AppliedUnrecorded.Write(r.config.Logger, err, fields(key))
-	return r.putBack(c, err)
+	return r.requeue(c, err)
 }
 
 // errRefused says that the database takes what is asked of it, but not the record.
@@ -287,8 +287,8 @@ func (r *Receiver) lease(wait context.Context, c *chain.Call, next handler,
 	}()
 	if began, err = r.freshen(wait, lease, began); err != nil {
 		err = failed("claim", key, err)
-		if outage.Away(err) {
-			return nil, r.keeper.GiveBack(c, err)
+		if outage.Unavailable(err) {
+			return nil, r.keeper.Requeue(c, err)
 		}
 		return nil, r.unclaimed(c, key, err)
 	}
@@ -384,5 +384,5 @@ func (r *Receiver) lostLease(c *chain.Call, key Key, err error) error {
 	err = failed("keep the lease of", key, err)
 	logging.LeaseLost.Write(r.config.Logger, err, fields(key))
 	r.tell("OnLeaseLost", r.config.Hooks.OnLeaseLost, c.Msg.Context(), key)
-	return r.putBack(c, err)
+	return r.requeue(c, err)
 }

@@ -17,7 +17,7 @@ var expiryRows = []row{
 	{"I3-clock", "a lease from a clock hours ahead or behind is over, the fence rises, and an applied key is recognised", (*cell).leaseClock},
 	{"I3-answer-lost", "a record whose answer is lost is made sure of: the message succeeds, with one effect", func(c *cell) { c.recordCut(true) }},
 	{"I3-record-cut", "a record that did not arrive is made again: the message succeeds, with one effect", func(c *cell) { c.recordCut(false) }},
-	{"I3-down", "a store that is away until the lease is over: given back, applied at least once, recorded once", (*cell).leaseDown},
+	{"I3-down", "a store that is unavailable until the lease is over: given back, applied at least once, recorded once", (*cell).leaseDown},
 }
 
 // jump moves every lease's time, as a clock that jumps does.
@@ -47,7 +47,7 @@ func (c *cell) takenOver() {
 		return context.Cause(msg.Context())
 	}
 	_, err := first.Middleware(h.handle)(newMessage("m1"))
-	if !givenBack(err) || !errors.Is(err, idempotency.ErrLeaseLost) || lost != 1 ||
+	if !requeued(err) || !errors.Is(err, idempotency.ErrLeaseLost) || lost != 1 ||
 		!strings.Contains(err.Error(), `keep the lease of key "m1" of consumer "shop/billing"`) {
 		c.Errorf("told %d times: %v", lost, err)
 	}
@@ -117,16 +117,16 @@ func (c *cell) leaseDown() {
 		return nil
 	}
 	_, err := r(h.handle)(newMessage("m1"))
-	testkit.Check(c, givenBack(err), "the message failed: %v", err)
+	testkit.Check(c, requeued(err), "the message failed: %v", err)
 	c.explains(err, "record")
-	if _, err := r(h.handle)(newMessage("m1")); !givenBack(err) {
-		c.Errorf("while the store is away: %v", err)
+	if _, err := r(h.handle)(newMessage("m1")); !requeued(err) {
+		c.Errorf("while the store is unavailable: %v", err)
 	}
 	h.called(1)
 	l.mend()
 	eventually(c.T, "the message is applied", func() bool { // the lease may last a little longer than its owner thought
 		_, err := r(h.handle)(newMessage("m1"))
-		testkit.Check(c, err == nil || givenBack(err), "%v", err)
+		testkit.Check(c, err == nil || requeued(err), "%v", err)
 		return err == nil
 	})
 	h.called(2)

@@ -94,7 +94,7 @@ func (c *cell) leasedElsewhere() {
 			if err == nil {
 				return nil
 			}
-			if !givenBack(err) || !errors.Is(err, idempotency.ErrHeld) {
+			if !requeued(err) || !errors.Is(err, idempotency.ErrHeld) {
 				release()
 				return fmt.Errorf("judged %s: %w", class(err), err)
 			}
@@ -122,7 +122,7 @@ func (c *cell) leasedModes() {
 	c.rows(1, 1)
 	h.then = func(*message.Message) error {
 		_, err := transactions.Middleware(c.produce)(newMessage("m2"))
-		testkit.Check(c, errors.Is(err, idempotency.ErrHeld) && givenBack(err),
+		testkit.Check(c, errors.Is(err, idempotency.ErrHeld) && requeued(err),
 			"a transaction took a leased key: %v", err)
 		return nil
 	}

@@ -101,4 +101,4 @@ func aborted(err error) bool {
 	return ok && f.Verdict.Class == classify.ClassAborted && errors.Is(err, context.Canceled)
 }
 
-var errDown = classify.Transient(errors.New("the database is away"))
+var errDown = classify.Transient(errors.New("the database is unavailable"))

@@ -34,15 +34,15 @@ const (
 	pingTimeout = 5 * time.Second
 )
 
-// storeAway reports whether a claim failed because the store is away, or refuses keys: no answer to a claim is about the
-// message, except about its values. The store is not away for a claim that has waited for
+// storeUnavailable reports whether a claim failed because the store is unavailable, or refuses keys: no answer to a
+// claim is about the message, except about its values. The store is not unavailable for a claim that has waited for
 // long, and no attempt helps one that was to join a transaction which has ended.
-func storeAway(err error) bool {
+func storeUnavailable(err error) bool {
 	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) &&
-		(outage.Away(err) || outage.Refused(err))
+		(outage.Unavailable(err) || outage.Refused(err))
 }
 
-// claim claims the key of c's message. While the store is away the message is held.
+// claim claims the key of c's message. While the store is unavailable the message is held.
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
 	err = r.keeper.Do(ctx, c, func() (err error) {
 		if claim, err = r.claimPatiently(ctx, c, entry); err != nil {
@@ -118,11 +118,11 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	switch ended := waitContext(c).Err(); {
 	case errors.Is(err, ErrHeld):
 		r.tell("OnRequeue", r.config.Hooks.OnRequeue, c.Msg.Context(), key)
-		return r.putBack(c, err)
+		return r.requeue(c, err)
 	case c.Acked():
 		return err
 	case outage.Contended(err), errors.Is(err, errPatience), errors.Is(ended, context.DeadlineExceeded):
-		return r.putBack(c, err)
+		return r.requeue(c, err)
 	case errors.Is(err, errNestedPools):
 		logging.ClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
 		return r.keeper.Interrupted(waitContext(c), c, err, nil)

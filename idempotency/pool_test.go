@@ -41,8 +41,8 @@ func TestPoolUsedUp(t *testing.T) {
 		eventually(c, "it is logged", func() bool { return len(logger.Errors()) > 0 })
 		cancel()
 		all.Wait()
-		if told := logger.Errors(); len(told) != 1 || !strings.Contains(told[0].String(), "SetMaxOpenConns") || told[0].Fields["max_open_connections"] != 4 {
-			c.Errorf("%q", told)
+		if notified := logger.Errors(); len(notified) != 1 || !strings.Contains(notified[0].String(), "SetMaxOpenConns") || notified[0].Fields["max_open_connections"] != 4 {
+			c.Errorf("%q", notified)
 		}
 	})
 }
@@ -56,10 +56,10 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
 		testkit.Within(c, "the inner claim ends", func() {
 			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
-			testkit.Check(c, givenBack(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)
+			testkit.Check(c, requeued(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)
 		})
-		told := logger.Captured()[watermill.ErrorLogLevel]
-		testkit.Check(c, len(told) == 1 && strings.Contains(told[0].Msg, "its own message"), "%+v", told)
+		notified := logger.Captured()[watermill.ErrorLogLevel]
+		testkit.Check(c, len(notified) == 1 && strings.Contains(notified[0].Msg, "its own message"), "%+v", notified)
 		c.rows(0, 0)
 	})
 }

@@ -115,8 +115,8 @@ func TestPurgeSchedule(t *testing.T) {
 					t.Error(times)
 				}
 			}
-			if told := fmt.Sprint(log.Errors()); len(log.Errors()) != 2 || !strings.Contains(told, "boom") || !strings.Contains(told, "fakeStore") {
-				t.Error(told)
+			if notified := fmt.Sprint(log.Errors()); len(log.Errors()) != 2 || !strings.Contains(notified, "boom") || !strings.Contains(notified, "fakeStore") {
+				t.Error(notified)
 			}
 		})
 	}
@@ -153,15 +153,15 @@ func TestPurgeRetention(t *testing.T) {
 	day := 24 * time.Hour
 	for _, c := range []struct {
 		retention, horizon time.Duration
-		told               string
+		notified           string
 	}{
 		{13 * day, 0, "the retention 312h0m0s is shorter than the horizon 336h0m0s"}, {14 * day, 0, ""},
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
 		log := &testkit.Log{}
 		mustPurge(&fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
-		if told := strings.Trim(fmt.Sprint(log.Errors()), "[]"); !strings.Contains(told, c.told) || (told == "") != (c.told == "") || told != "" && !strings.Contains(told, "applied again") {
-			t.Errorf("%s, %s: %q", c.retention, c.horizon, told)
+		if notified := strings.Trim(fmt.Sprint(log.Errors()), "[]"); !strings.Contains(notified, c.notified) || (notified == "") != (c.notified == "") || notified != "" && !strings.Contains(notified, "applied again") {
+			t.Errorf("%s, %s: %q", c.retention, c.horizon, notified)
 		}
 	}
 	var none *sqlStore

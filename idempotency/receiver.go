@@ -59,7 +59,7 @@ type ReceiverConfig struct {
 	// is how long a lease of a key lasts: at least 1 s. The lease is renewed while the handler runs. See the package's
 	// documentation for what leases promise. Default: no leases; key and effects share a transaction.
 	//
-	// After a crash, its message waits for the rest of the lease. If the database is away for that long, running
+	// After a crash, its message waits for the rest of the lease. If the database is unavailable for that long, running
 	// handlers are cancelled. Renewals need a connection to spare in the pool. If handlers hold all connections, leases
 	// are lost, and messages are requeued and handled again, without end. A broker's own limit of deliveries
 	// (x-delivery-limit) counts messages that are requeued.
@@ -147,7 +147,7 @@ func NewReceiver(store Store, config ReceiverConfig) (*Receiver, error) {
 	config.setDefaults()
 	r := &Receiver{config: config, store: store, keys: newKeys(&config), pool: pool{logger: config.Logger}}
 	r.link = chain.LinkOf(r.step)
-	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", Away: storeAway,
+	r.keeper = outage.New(outage.Config{Name: "idempotency: the store of keys", Unavailable: storeUnavailable,
 		Logger: config.Logger})
 	r.owned, r.received = outage.OwnedBy(r.keeper), keytable.ReceivedBy(sequenced{r})
 	if pooled, ok := store.(interface{ pool() *sql.DB }); ok {

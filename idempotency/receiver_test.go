@@ -85,7 +85,7 @@ func TestConsumer(t *testing.T) {
 		c.rows(effects, effects)
 		c.exec(`DELETE FROM effects`, `DELETE FROM spillway_keys`)
 	}
-	told := log.Errors()
-	testkit.Check(t, len(told) == 1 && told[0].Fields["consumer"] == "billing" &&
-		told[0].Fields["first"] != told[0].Fields["second"], "%v", told)
+	notified := log.Errors()
+	testkit.Check(t, len(notified) == 1 && notified[0].Fields["consumer"] == "billing" &&
+		notified[0].Fields["first"] != notified[0].Fields["second"], "%v", notified)
 }

@@ -87,7 +87,7 @@ func TestKeysRefused(t *testing.T) {
 			if !f.notAtTheHead {
 				for range 3 {
 					_, err := r(newMessage("m1"))
-					testkit.Check(c, givenBack(err) && strings.Contains(err.Error(), f.remedy), "%s: %v", f.name, err)
+					testkit.Check(c, requeued(err) && strings.Contains(err.Error(), f.remedy), "%s: %v", f.name, err)
 				}
 				testkit.Equal(c, f.name+": calls", called, 0)
 			}

@@ -34,7 +34,7 @@ func TestRequeueAfter(t *testing.T) {
 			for range 50 {
 				began := time.Now()
 				_, err := h(newMessage("m1"))
-				testkit.Require(t, givenBack(err), "%v", err)
+				testkit.Require(t, requeued(err), "%v", err)
 				took := time.Since(began)
 				least, most = min(least, took), max(most, took)
 			}
@@ -46,7 +46,7 @@ func TestRequeueAfter(t *testing.T) {
 			msg := newMessage("m1")
 			msg.SetContext(ctx)
 			began := time.Now()
-			if _, err := h(msg); !givenBack(err) || time.Since(began) != 100*time.Millisecond {
+			if _, err := h(msg); !requeued(err) || time.Since(began) != 100*time.Millisecond {
 				t.Errorf("%v after %s", err, time.Since(began))
 			}
 		})

@@ -32,8 +32,8 @@ import (
 //
 // PostgreSQL: use a driver whose errors have a SQLSTATE, such as pgx/v5/stdlib or lib/pq. The database's encoding must
 // be UTF8. MySQL and MariaDB: use github.com/go-sql-driver/mysql. The session's completion_type must be NO_CHAIN, the
-// default; a server with a binary log must not have binlog_format=STATEMENT. NewStore enters a key and takes it back, so
-// that a database that refuses keys is an error now. SQLite: use a file, with any driver. If
+// default; a server with a binary log must not have binlog_format=STATEMENT. NewStore enters a key and takes it back,
+// so that a database that refuses keys is an error now. SQLite: use a file, with any driver. If
 // several processes share the file, open it in WAL mode and with a busy time-out.
 func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 	on, err := database.Open(ctx, "idempotency: NewStore", db, service, keytable.Table)
@@ -206,12 +206,12 @@ const stuckAfter = 5 * time.Second
 // pool looks after the connections of a store: handlers that wait for one that other handlers hold wait for ever. A
 // timer looks, as long as there are claims; a claim itself costs two additions.
 type pool struct {
-	db      *sql.DB // nil is none to look after
-	logger  watermill.LoggerAdapter
-	claims  atomic.Int64
-	ends    atomic.Int64
-	looking atomic.Bool
-	told    atomic.Bool
+	db       *sql.DB // nil is none to look after
+	logger   watermill.LoggerAdapter
+	claims   atomic.Int64
+	ends     atomic.Int64
+	looking  atomic.Bool
+	notified atomic.Bool
 
 	mu   sync.Mutex
 	last glance
@@ -229,7 +229,7 @@ func (p *pool) began() {
 		return
 	}
 	p.claims.Add(1)
-	if !p.looking.Load() && !p.told.Load() && p.looking.CompareAndSwap(false, true) {
+	if !p.looking.Load() && !p.notified.Load() && p.looking.CompareAndSwap(false, true) {
 		time.AfterFunc(stuckAfter, p.look)
 	}
 }
@@ -253,7 +253,7 @@ func (p *pool) look() {
 		p.tell(stuckAfter)
 	}
 	p.last = now
-	if p.claims.Load() == 0 || p.told.Load() {
+	if p.claims.Load() == 0 || p.notified.Load() {
 		p.last = glance{}
 		p.looking.Store(false)
 		return
@@ -276,7 +276,7 @@ var errPoolUsedUp = errors.New("idempotency: the pool of the store's *sql.DB is 
 
 // tell logs once that the pool is used up.
 func (p *pool) tell(waited time.Duration) {
-	if p.told.Swap(true) {
+	if p.notified.Swap(true) {
 		return
 	}
 	stats := p.db.Stats()

@@ -145,7 +145,7 @@ func (r *Receiver) unfinished(c *chain.Call, key Key, err error) error {
 		return explained(failed("commit", key, err), endedByDatabase)
 	}
 	if !errors.Is(err, sql.ErrTxDone) {
-		if outage.Away(err) {
+		if outage.Unavailable(err) {
 			return r.interrupted(c, failed("commit", key, err))
 		}
 		return failed("commit", key, err)
@@ -218,9 +218,9 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 	}
 }
 
-// putBack gives the message back, which counts for nothing. It is held for a while first, because some subscribers
+// requeue gives the message back, which counts for nothing. It is held for a while first, because some subscribers
 // deliver what is requeued at once and without end.
-func (r *Receiver) putBack(c *chain.Call, err error) error {
+func (r *Receiver) requeue(c *chain.Call, err error) error {
 	half := r.config.requeueAfter/2 + 1
 	wait.For(c.WaitContext(), half+rand.N(half))
 	return chain.Requeued(err)

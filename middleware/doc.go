@@ -6,7 +6,8 @@
 //
 // Each works alone, with Watermill's own middlewares. Package spillway, the front door, puts all parts in their order.
 // Packages below have more parts: outputs dead-letters a message whose outputs cannot be published, stages handles a
-// message again later, breaker holds messages in an outage, and crashlimit dead-letters messages that end the process. A part that is used alone needs a Logger of its own.
+// message again later, breaker holds messages in an outage, and crashlimit dead-letters messages that end the process.
+// A part that is used alone needs a Logger of its own.
 //
 //	router.AddMiddleware(
 //		outputs.Middleware,              // outputs.Outputs: ties produced messages to their source
@@ -14,7 +15,7 @@
 //		limit.Middleware,                // crashlimit.Limit, if a message can end the process
 //		later.Middleware,                // stages.Stages: another attempt later
 //		retry.Middleware,                // another attempt at once
-//		outages.Middleware,              // breaker.Breaker: holds messages while what the handler calls is away
+//		outages.Middleware,              // breaker.Breaker: holds messages while what the handler calls is unavailable
 //		receiver.Middleware,             // idempotency.Receiver, if effects must happen once
 //		middleware.Recover,              // panics become errors
 //	)

@@ -21,7 +21,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// A payment provider is away for a moment: the third attempt gets through.
+// A payment provider is unavailable for a moment: the third attempt gets through.
 func ExampleRetry() {
 	retry := must(middleware.NewRetry(middleware.RetryConfig{
 		Attempts: 4,
@@ -34,7 +34,7 @@ func ExampleRetry() {
 	calls := 0
 	handle := retry.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if calls++; calls < 3 {
-			return nil, errors.New("provider is away")
+			return nil, errors.New("provider is unavailable")
 		}
 		return nil, nil
 	})
@@ -48,8 +48,8 @@ func ExampleRetry() {
 	var failure *classify.Failure // the story of the attempts, which a dead letter carries
 	fmt.Println(errors.As(err, &failure), failure.Attempts, failure.Verdict.Class, len(failure.History))
 	// Output:
-	// attempt 1: provider is away
-	// attempt 2: provider is away
+	// attempt 1: provider is unavailable
+	// attempt 2: provider is unavailable
 	// attempt 3: <nil>
 	// in the end: <nil>
 	// attempt 1: account is locked

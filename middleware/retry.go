@@ -202,7 +202,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 			return nil, o
 		}
 		if c.Left(o) {
-			return nil, chain.Away(o.Why)
+			return nil, chain.Gone(o.Why)
 		}
 		verdict := r.config.Classifier.Classify(o.Why)
 		if verdict.NotNow && !c.Acked() && !r.postponed.tooLong(c, notNowFor) {
@@ -241,7 +241,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 		r.onRetry(c, attempt, pause)
 		if !wait.For(c.WaitContext(), pause) {
 			if c.Leaving() {
-				return nil, chain.Away(failure.Err)
+				return nil, chain.Gone(failure.Err)
 			}
 			return nil, chain.GaveUp(&failure)
 		}

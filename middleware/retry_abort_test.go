@@ -116,14 +116,14 @@ func TestHandlerNacksAndFails(t *testing.T) {
 		"%d invocations, %d counted, error %v", *calls, *attempts, err)
 }
 
-// Features R1, O1: hooks are called for every invocation, successes too, and for every wait, with the right numbers, where
-// the attempt was, and how long it took without the time in which a part held the message.
+// Features R1, O1: hooks are called for every invocation, successes too, and for every wait, with the right numbers,
+// where the attempt was, and how long it took without the time in which a part held the message.
 func TestRetryHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var notified []string
 		tell := func(ctx context.Context, what string, a middleware.Attempt) {
 			testkit.Check(t, message.HandlerNameFromCtx(ctx) == "billing" && ctx.Err() == nil, "a hook got the context %v", ctx)
-			told = append(told, fmt.Sprintf("%s %d %s %v, %s %s %s", what, a.Number, a.Verdict.Class, a.Err, a.Topic, a.Handler, a.Elapsed))
+			notified = append(notified, fmt.Sprintf("%s %d %s %v, %s %s %s", what, a.Number, a.Verdict.Class, a.Err, a.Topic, a.Handler, a.Elapsed))
 		}
 		r := newRetry(t, middleware.RetryConfig{
 			Attempts: 3, Backoff: every(2 * time.Second),
@@ -137,26 +137,26 @@ func TestRetryHooks(t *testing.T) {
 		h := chain.EnterParts(r, chain.LinkOf(holdsAnHour))(func(m *message.Message) ([]*message.Message, error) {
 			time.Sleep(3 * time.Second)
 			m.SetContext(context.Background())
-			if m.UUID == "good" || len(told) == 4 && m.UUID == "late" {
+			if m.UUID == "good" || len(notified) == 4 && m.UUID == "late" {
 				return nil, nil
 			}
 			return nil, classify.Transient(errBoom)
 		})
 		const where = ", orders billing 3s"
-		story := []string{
+		history := []string{
 			"attempt 1 transient boom" + where, "retry in 2s after 1 transient boom" + where,
 			"attempt 2 transient boom" + where, "retry in 2s after 2 transient boom" + where,
 		}
 		for id, want := range map[string][]string{
 			"good": {"attempt 1 unknown <nil>" + where},
-			"late": append(slices.Clone(story), "attempt 3 unknown <nil>"+where),
-			"bad":  append(slices.Clone(story), "attempt 3 transient boom"+where),
+			"late": append(slices.Clone(history), "attempt 3 unknown <nil>"+where),
+			"bad":  append(slices.Clone(history), "attempt 3 transient boom"+where),
 		} {
-			told = nil
+			notified = nil
 			msg := newMessage(id)
 			msg.SetContext(foreign.Within(t.Context(), "billing", "orders"))
 			_, _ = h(msg)
-			testkit.Check(t, slices.Equal(told, want), "%s: told %q, want %q", id, told, want)
+			testkit.Check(t, slices.Equal(notified, want), "%s: told %q, want %q", id, notified, want)
 		}
 	})
 }

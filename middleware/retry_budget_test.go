@@ -57,7 +57,7 @@ func TestBudgetWaits(t *testing.T) {
 
 // Feature R11: a message whose wait ends is given back, uncounted: at NotNowHold, before its deadline, or with its
 // transaction, which is not held open.
-func TestBudgetGivesBack(t *testing.T) {
+func TestBudgetRequeues(t *testing.T) {
 	for name, row := range map[string]struct {
 		ctx  func(context.Context) (context.Context, context.CancelFunc)
 		took time.Duration

@@ -88,7 +88,7 @@ func ExampleWithInitializer() {
 	// <nil>
 }
 
-// refusing is a publisher whose broker is away.
+// refusing is a publisher whose broker is unavailable.
 type refusing struct{}
 
 func (refusing) Publish(string, ...*message.Message) error { return errors.New("the broker refuses") }

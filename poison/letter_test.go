@@ -196,9 +196,9 @@ func TestCutDownIsSmaller(t *testing.T) {
 	}
 }
 
-// Promises P1, P3, decision 13: while what takes the letters is away, messages are held rather than nacked again and
-// again, which a broker may count and end. Their handlers run once. TestOutage of internal/hold/outage has the log.
-func TestSinksAway(t *testing.T) {
+// Promises P1, P3, decision 13: while what takes the letters is unavailable, messages are held rather than nacked again
+// and again, which a broker may count and end. Their handlers run once. TestOutage of internal/hold/outage has the log.
+func TestSinksUnavailable(t *testing.T) {
 	down := hold.NewUnavailable("no connection")
 	synctest.Test(t, func(t *testing.T) {
 		back, dead := time.Now().Add(12*time.Second), &sink{}
@@ -229,8 +229,8 @@ func TestTimesAreRead(t *testing.T) {
 	}
 }
 
-// Feature D1: attempts are appended to what is written of earlier ones, whoever wrote that; the latest ten are kept, and
-// an attempt behind garbage is not lost.
+// Feature D1: attempts are appended to what is written of earlier ones, whoever wrote that; the latest ten are kept,
+// and an attempt behind garbage is not lost.
 func TestHistoryIsAppended(t *testing.T) {
 	one := func(n int) classify.Attempt {
 		return classify.Attempt{At: longAgo.Add(time.Duration(n) * time.Second), Class: classify.ClassTransient, Error: fmt.Sprint(n)}

@@ -84,14 +84,14 @@ func TestQueueMasksByDefault(t *testing.T) {
 	}
 }
 
-// testKeys are a keyring that can be away.
+// testKeys are a keyring that can be unavailable.
 type testKeys struct {
 	seal.Keys
-	away atomic.Bool
+	unavailable atomic.Bool
 }
 
 func (k *testKeys) Current(ctx context.Context) (seal.Key, error) {
-	if k.away.Load() {
+	if k.unavailable.Load() {
 		return seal.Key{}, errors.New("the KMS does not answer")
 	}
 	return k.Keys.Current(ctx)
@@ -190,8 +190,8 @@ func TestSealMessage(t *testing.T) {
 func TestQueueSeals(t *testing.T) {
 	s, _ := newSealer(t, "tenant")
 	dead := &sink{}
-	var told Letter
-	hooks := Hooks{OnDeadLetter: func(_ context.Context, l Letter) { told = l }}
+	var notified Letter
+	hooks := Hooks{OnDeadLetter: func(_ context.Context, l Letter) { notified = l }}
 	queue := newQueue(dead, QueueConfig{Seal: s, Hooks: hooks})
 	msg := message.NewMessage(watermill.NewUUID(), []byte("card 4111111111111111"))
 	msg.Metadata["customer"], msg.Metadata["tenant"] = "Ada Lovelace", "eu"
@@ -201,9 +201,9 @@ func TestQueueSeals(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		testkit.NoError(t, queue.Place(msg, errors.New("boom")))
 		got := dead.in("unknown.dlq")[n-1]
-		all := fmt.Sprint(got.Metadata, string(got.Payload), told.Original.Metadata, string(told.Original.Payload))
+		all := fmt.Sprint(got.Metadata, string(got.Payload), notified.Original.Metadata, string(notified.Original.Payload))
 		testkit.Check(t, !strings.Contains(all, "4111111111111111") && !strings.Contains(all, "Ada Lovelace") &&
-			got.Metadata["tenant"] == "eu" && told.Sealed && told.Redrive.Count == n-1, "published and told %s", all)
+			got.Metadata["tenant"] == "eu" && notified.Sealed && notified.Redrive.Count == n-1, "published and told %s", all)
 		l, err := Decode(got)
 		testkit.Check(t, err == nil && l.Sealed && l.Failure.Description == "boom" && l.Redrive.Count == n-1,
 			"letter %+v, %v", l, err)
@@ -216,10 +216,11 @@ func TestQueueSeals(t *testing.T) {
 	}
 }
 
-// Feature D14, D4: while the keys are away nothing is published, in the clear or otherwise, and no message is lost.
+// Feature D14, D4: while the keys are unavailable nothing is published, in the clear or otherwise, and no message is
+// lost.
 func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t)
-	keys.away.Store(true)
+	keys.unavailable.Store(true)
 	dead, log := &sink{}, &testkit.Log{}
 	r := start(t, "orders", dead, QueueConfig{Seal: s, Shared: settings.Shared{Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
 	r.publish(message.NewMessage("m", []byte("card 4111111111111111")))
@@ -232,7 +233,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 		return false
 	})
 	testkit.Equal(t, "published", dead.topics(), "")
-	keys.away.Store(false)
+	keys.unavailable.Store(false)
 	eventually(t, "it is a letter", func() bool { return len(dead.in("orders.dlq")) == 1 })
 	got := dead.in("orders.dlq")[0].Payload
 	testkit.Check(t, !bytes.Contains(got, []byte("4111111111111111")), "published in the clear: %q", got)

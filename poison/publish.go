@@ -181,8 +181,8 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l *Letter, form rawFor
 			})
 		}
 		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
-		if outage.Away(err) { // the outage is logged once
-			logging.LetterPublisherAway.Write(q.config.Logger, nil, fields)
+		if outage.Unavailable(err) { // the outage is logged once
+			logging.LetterPublisherUnavailable.Write(q.config.Logger, nil, fields)
 		} else {
 			logging.LetterRefused.Write(q.config.Logger, err, fields)
 		}
@@ -218,7 +218,7 @@ func (q *Queue) waits() *backoff.ExponentialBackOff {
 // error is permanent or invalid.
 func (q *Queue) refusedAlways(err error) bool {
 	class := q.config.Classifier.Classify(err).Class
-	return (class == classify.ClassPermanent || class == classify.ClassInvalid) && !outage.Away(err)
+	return (class == classify.ClassPermanent || class == classify.ClassInvalid) && !outage.Unavailable(err)
 }
 
 // logged bounds a value that came with a message before it goes into a log line or an error.

@@ -69,7 +69,7 @@ func TestQueuePlacesByClass(t *testing.T) {
 
 // Promise P1, feature D4, decision 11: while no sink takes the letter, or runtime.Goexit ends what users plug in, the
 // message is not acked. It comes again as it arrived.
-func TestQueueGivesBackWhatIsNotPlaced(t *testing.T) {
+func TestQueueRequeuesWhatIsNotPlaced(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"error":  func() error { return errors.New("boom") },
 		"goexit": func() error { runtime.Goexit(); return nil },

@@ -62,7 +62,7 @@ func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	}
 	c.Restore()
 	if c.Left(o) {
-		return chain.Away(o.Why)
+		return chain.Gone(o.Why)
 	}
 	if c.Claimed() {
 		q.misplaced.Do(func() {
@@ -74,7 +74,7 @@ func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	if failure.Verdict.Class != classify.ClassDiscard {
 		placing.Begin(c.PlaceContext(), c.Msg)
 		if c.Gone() { // while it waited for its turn
-			return chain.Away(o.Why)
+			return chain.Gone(o.Why)
 		}
 	}
 	original := c.Original()
@@ -99,8 +99,8 @@ func (q *Queue) Place(msg *message.Message, err error) error {
 	return q.place(nil, msg.CopyWithContext(), attempts.Of(q.config.Classifier, err))
 }
 
-// place owns msg. While all sinks are away it holds the message of c, if there is one, and at last gives the message
-// back.
+// place owns msg. While all sinks are unavailable it holds the message of c, if there is one, and at last gives the
+// message back.
 func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Failure) error {
 	ctx := msg.Context()
 	source := naming.Source{

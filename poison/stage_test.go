@@ -50,7 +50,7 @@ func (e errorText) Error() string { return string(e) }
 
 // Feature R10, promise P2: a message goes into a stage with its id, payload and metadata, and its story beside them;
 // out of it the story goes on, so that a letter tells all of it and its original is what once arrived.
-func TestStagedTellsTheStory(t *testing.T) {
+func TestStagedTellsTheHistory(t *testing.T) {
 	msg := message.NewMessage("1", []byte("payload"))
 	msg.Metadata.Set("tenant", "acme")
 	config := poison.QueueConfig{Node: "one", Origin: func(*message.Message) poison.Origin {
@@ -187,8 +187,8 @@ func TestInitializerInsideOfADecorator(t *testing.T) {
 		}
 		testkit.Check(t, (err != nil) == (c.err != "") && (err == nil || strings.Contains(err.Error(), c.err)) &&
 			len(m.made) == c.made, "%s: made %q, %v", name, m.made, err)
-		const told = "orders: orders.dlq orders.invalid orders: orders.other"
-		testkit.Check(t, c.made == 0 || strings.Join(m.made, " ") == told, "%s: made %q", name, m.made)
+		const notified = "orders: orders.dlq orders.invalid orders: orders.other"
+		testkit.Check(t, c.made == 0 || strings.Join(m.made, " ") == notified, "%s: made %q", name, m.made)
 	}
 }
 

@@ -81,20 +81,20 @@ var shapes = func() (by [256][]shape) {
 // findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
 // Basic.
 func findTokens(text string, found *spans) {
-	goesOn := map[string]int{} // what a token has is looked at once: a text of beginnings would take squares
+	resumed := map[string]int{} // what a token has is looked at once: a text of beginnings would take squares
 	for i := range len(text) {
 		if i > 0 && isWord(text[i-1]) && isWord(text[i]) { // of a longer word
 			continue
 		}
 		for n := range shapes[text[i]] {
 			s := &shapes[text[i]][n]
-			if !strings.HasPrefix(text[i:], s.prefix) || i < goesOn[s.prefix] {
+			if !strings.HasPrefix(text[i:], s.prefix) || i < resumed[s.prefix] {
 				continue
 			}
 			if s.in == nil {
-				goesOn[s.prefix] = findBehind(text, i+len(s.prefix), found)
+				resumed[s.prefix] = findBehind(text, i+len(s.prefix), found)
 			} else {
-				goesOn[s.prefix] = s.find(text, i, found)
+				resumed[s.prefix] = s.find(text, i, found)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func findTokens(text string, found *spans) {
 }
 
 // find finds a token that begins at i, and returns where the next one may.
-func (s *shape) find(text string, i int, found *spans) (goesOn int) {
+func (s *shape) find(text string, i int, found *spans) (resumed int) {
 	start := i + len(s.prefix)
 	end := start
 	for end < len(text) && s.in(text[end]) {
@@ -177,7 +177,7 @@ func findPrivateKeys(text string, found *spans) {
 
 // findBehind finds the credentials behind the scheme of an Authorization header, which ends at from. It returns where
 // the next one may begin.
-func findBehind(text string, from int, found *spans) (goesOn int) {
+func findBehind(text string, from int, found *spans) (resumed int) {
 	start := from
 	for start < len(text) && start < from+8 && isSpace(text[start]) {
 		start++

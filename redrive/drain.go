@@ -266,7 +266,7 @@ func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err err
 		select {
 		case to <- b:
 		case <-ctx.Done():
-			d.giveBack(b)
+			d.requeue(b)
 			b.end()
 		}
 	}
@@ -305,7 +305,7 @@ func (d *drain) batch() int {
 // stuck with others. The last ones may be marked beside the next batch.
 func (d *drain) work(ctx context.Context, b *batch) {
 	released := make(chan struct{})
-	running := context.AfterFunc(ctx, func() { defer close(released); d.giveBack(b) })
+	running := context.AfterFunc(ctx, func() { defer close(released); d.requeue(b) })
 	var workers sync.WaitGroup
 	for range min(d.Concurrency, len(b.claim.Letters)) {
 		workers.Go(func() {
@@ -322,12 +322,12 @@ func (d *drain) work(ctx context.Context, b *batch) {
 	if !running() {
 		<-released
 	}
-	d.giveBack(b)
+	d.requeue(b)
 	d.marking.Go(func() { b.marking.Wait(); b.end() })
 }
 
-// giveBack releases the letters that were not begun.
-func (d *drain) giveBack(b *batch) {
+// requeue releases the letters that were not begun.
+func (d *drain) requeue(b *batch) {
 	rest := b.rest()
 	if len(rest) == 0 {
 		return

@@ -178,7 +178,7 @@ func (h *Handler) checkPublisher(pub message.Publisher) error {
 type outcome int
 
 const (
-	givenBack outcome = iota
+	requeued outcome = iota
 	redriven
 	quarantined
 	refused
@@ -189,12 +189,12 @@ const (
 
 var (
 	errNotChosen = errors.New("redrive: the filter does not choose this letter")
-	errGivenBack = errors.New("redrive: the message is requeued: its context ended")
+	errRequeued  = errors.New("redrive: the message is requeued: its context ended")
 )
 
 func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string) (outcome, error) {
 	if err := ctx.Err(); err != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+		return requeued, fmt.Errorf("%w: %w", errRequeued, err)
 	}
 	l, err := poison.Decode(msg)
 	if err != nil {
@@ -219,14 +219,14 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 	waits, done := graceful.Waits(ctx)
 	defer done()
 	if !h.rested(waits, l) {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, waits.Err())
+		return requeued, fmt.Errorf("%w: %w", errRequeued, waits.Err())
 	}
 	opened, err := l.Open(ctx, h.Seal)
 	if err != nil {
 		return h.closed(ctx, msg, l, topic, err)
 	}
 	if err := h.turn(waits); err != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, err)
+		return requeued, fmt.Errorf("%w: %w", errRequeued, err)
 	}
 	err = h.bring(ctx, l, opened, target)
 	if err == nil {
@@ -234,7 +234,7 @@ func (h *Handler) handle(ctx context.Context, msg *message.Message, topic string
 		return redriven, nil
 	}
 	if ctx.Err() != nil {
-		return givenBack, fmt.Errorf("%w: %w", errGivenBack, errors.Join(ctx.Err(), err))
+		return requeued, fmt.Errorf("%w: %w", errRequeued, errors.Join(ctx.Err(), err))
 	}
 	return h.park(ctx, msg, l, topic, failed, err)
 }

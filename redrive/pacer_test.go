@@ -88,9 +88,9 @@ func TestHandler_rateBoundsAttempts(t *testing.T) {
 		testkit.Check(t, calls == 51 && took >= 10*time.Second && took <= 11*time.Second,
 			"%d calls at 5 a second took %s", calls, took)
 
-		for _, told := range []bool{true, false} { // when the context ends
+		for _, notified := range []bool{true, false} { // when the context ends
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if !told {
+			if !notified {
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(time.Millisecond, cancel)
 			}

@@ -32,7 +32,7 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 			wait.For(parent, ackTime)
 		}
 		cancel()
-		giveBack(messages)
+		requeue(messages)
 	}()
 
 	done := make(chan settled, d.handler.Concurrency)
@@ -118,12 +118,12 @@ func (d *topicDrain) count(out outcome) {
 		d.report.Failed++
 	case closed:
 		d.report.Sealed++
-	case givenBack:
+	case requeued:
 	}
 }
 
-// giveBack nacks what comes between the end of the drain and that of its subscription.
-func giveBack(messages <-chan *message.Message) {
+// requeue nacks what comes between the end of the drain and that of its subscription.
+func requeue(messages <-chan *message.Message) {
 	patience := time.NewTimer(maxWrite)
 	defer patience.Stop()
 	for {

@@ -61,7 +61,7 @@ func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Lette
 			return msg.Copy()
 		})
 	if err != nil {
-		return givenBack, errors.Join(why, err)
+		return requeued, errors.Join(why, err)
 	}
 	h.onParked(ctx, l, why)
 	return out, nil
@@ -74,9 +74,9 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 	build := msg.Copy
 	// of Watermill's PoisonQueue: our keys tell it all again
 	if _, ours := msg.Metadata[poison.KeyFailureClass]; !ours {
-		told := l
-		told.Failure.Reason = classify.ReasonMaxRedrives
-		build = told.Encode
+		notified := l
+		notified.Failure.Reason = classify.ReasonMaxRedrives
+		build = notified.Encode
 	}
 	h.makeReady(topic)
 	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.QuarantineTopic(topic), nil,
@@ -89,7 +89,7 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 			return q
 		})
 	if err != nil {
-		return givenBack, err
+		return requeued, err
 	}
 	h.onQuarantine(ctx, l)
 	return quarantined, nil
@@ -104,11 +104,11 @@ const closedFor = time.Second
 func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Letter, topic string,
 	err error) (outcome, error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
-		logging.RedriveKeysAway.Write(h.Logger, err, fields(l, topic))
+		logging.RedriveKeysUnavailable.Write(h.Logger, err, fields(l, topic))
 		if h.minWait > 0 { // with a router; a drain ends
 			wait.For(ctx, closedFor)
 		}
-		return givenBack, fmt.Errorf("redrive: the message is requeued: %w", err)
+		return requeued, fmt.Errorf("redrive: the message is requeued: %w", err)
 	}
 	logging.RedriveClosed.Write(h.Logger, err, fields(l, topic))
 	return h.park(ctx, msg, l, topic, closed, err)

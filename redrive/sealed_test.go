@@ -73,8 +73,8 @@ func TestDrain_sealed(t *testing.T) {
 	testkit.Check(t, report.Redriven == 1 && report.Sealed == 1, "with the keys of the drain: %+v", report)
 }
 
-// Feature D14: while the keys are away a drain ends, a handler gives back, and letters wait as they did.
-func TestSealAway(t *testing.T) {
+// Feature D14: while the keys are unavailable a drain ends, a handler gives back, and letters wait as they did.
+func TestSealUnavailable(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store, live, park := newStore(t), &outbox{}, &outbox{}
 	msg := sealedLetter(t, s, "1")
@@ -82,13 +82,13 @@ func TestSealAway(t *testing.T) {
 	c := orders
 	c.Seal = s
 	h := newHandler(t, live, redrive.HandlerConfig{Rules: c.Rules, Park: park})
-	keys.Away.Store(true)
+	keys.Unavailable.Store(true)
 	report, err := redrive.Drain(t.Context(), store, live, c)
 	testkit.Check(t, errors.Is(err, seal.ErrUnavailable) && report.Sealed+report.Failed+report.Redriven == 0,
 		"%+v, %v", report, err)
 	testkit.Is(t, h.Handle(msg), seal.ErrUnavailable)
 	testkit.Equal(t, "published", len(live.All())+len(park.All()), 0)
-	keys.Away.Store(false)
+	keys.Unavailable.Store(false)
 	testkit.Equal(t, "redriven", drain(t, store, live, c).Redriven, 2)
 	testkit.NoError(t, h.Handle(msg))
 	testkit.Equal(t, "published", len(live.All()), 3)
@@ -137,7 +137,7 @@ func TestDrainTopic_sealed(t *testing.T) {
 	park = &outbox{}
 	c = topicConfig(t, live, park, sealedLetter(t, s, "3"))
 	c.Seal = s
-	keys.Away.Store(true)
+	keys.Unavailable.Store(true)
 	testkit.Is(t, testkit.Err(c.drain(t.Context())), seal.ErrUnavailable)
 	testkit.Equal(t, "parked", len(park.All()), 0)
 }

@@ -53,7 +53,7 @@
 //
 //	ErrNoKeys        no Sealer is configured
 //	ErrUnknownKey    the Keys do not have the key
-//	ErrUnavailable   the Keys failed, for example because the KMS is away; try again later
+//	ErrUnavailable   the Keys failed, for example because the KMS is unavailable; try again later
 //	ErrDamaged       the envelope is cut or changed, or the key has the right id and the wrong bytes
 //	ErrOtherLetter   the envelope belongs to another letter
 //

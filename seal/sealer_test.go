@@ -125,11 +125,11 @@ func TestKeysWrong(t *testing.T) {
 		var named *envelope.Error
 		testkit.Check(t, errors.Is(err, of.want) && errors.As(err, &named) && named.KeyID == "orders-1" &&
 			strings.Contains(err.Error(), `"orders-1"`), "%s: %v", name, err)
-		testkit.Equal(t, name+": an outage", of.want == seal.ErrUnavailable, outage.Away(err))
+		testkit.Equal(t, name+": an outage", of.want == seal.ErrUnavailable, outage.Unavailable(err))
 		if of.want != seal.ErrUnavailable {
 			continue
 		}
-		if _, err := of.sealer.Seal(t.Context(), letter, content); !errors.Is(err, seal.ErrUnavailable) || !outage.Away(err) {
+		if _, err := of.sealer.Seal(t.Context(), letter, content); !errors.Is(err, seal.ErrUnavailable) || !outage.Unavailable(err) {
 			t.Errorf("%s: sealed: %v", name, err)
 		}
 	}

@@ -141,8 +141,8 @@ func testPrintsNoSecret(t *testing.T, s *shop) {
 	masked := s.pipe("diff", "1", "--edit", `{"password":"hunter3"}`)
 	testkit.Check(t, !strings.Contains(masked.out, "nothing changes"), "a change of what is masked: %s", masked.out)
 	s.pipe("show", "1").wants(t, 0, `"name": "[redacted]"`, `"n": 1`, "tenant = blue")
-	away := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop")
-	testkit.Check(t, secretIn(away.out+away.err) == "" && away.code != 0, "the error of a driver: %s", away.err)
+	unavailable := s.pipe("list", "--db", "postgres://ops:hunter2@127.0.0.1:1/shop")
+	testkit.Check(t, secretIn(unavailable.out+unavailable.err) == "" && unavailable.code != 0, "the error of a driver: %s", unavailable.err)
 }
 
 // Feature D14: the values of an edit are masked by the rules wherever a campaign or the record shows the edit.

@@ -83,7 +83,7 @@ func (p *plan) open(db *sql.DB) error {
 // bank is the downstream. It outlives the consumer, and remembers which calls it has failed.
 type bank struct {
 	*httptest.Server
-	away atomic.Bool
+	unavailable atomic.Bool
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -94,7 +94,7 @@ func (p *plan) newBank() *bank {
 	b := &bank{calls: make(map[string]int)}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(p.Work)
-		if b.away.Load() {
+		if b.unavailable.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

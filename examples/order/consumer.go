@@ -69,8 +69,8 @@ func consume(p *plan) error {
 	}
 	db.SetMaxOpenConns(24)
 	db.SetMaxIdleConns(24)
-	// The handler counts failures outside of its transaction: from the same pool, which the transactions can hold whole, it would
-	// wait for itself.
+	// The handler counts failures outside of its transaction: from the same pool, which the transactions can hold whole,
+	// it would wait for itself.
 	counts, err := sql.Open(p.Driver, p.ConsumerDSN)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func consume(p *plan) error {
 // laneKey is what an output says of the sequence of its message: the key, within its partition.
 const laneKey = "lane"
 
-var errAway = errors.New("the downstream is away")
+var errUnavailable = errors.New("the downstream is unavailable")
 
 // handle fails as the plan says, and otherwise writes an effect and returns an output.
 func (p *plan) handle(db *sql.DB, from broker, msg *message.Message) ([]*message.Message, error) {
@@ -134,9 +134,9 @@ func (p *plan) handle(db *sql.DB, from broker, msg *message.Message) ([]*message
 			return nil, err
 		} else if times <= fate {
 			if p.isSparse(msg.UUID) {
-				return nil, classify.Transient(errAway, classify.RetryAfter(silence+rand.N(silence/10)))
+				return nil, classify.Transient(errUnavailable, classify.RetryAfter(silence+rand.N(silence/10)))
 			}
-			return nil, errAway
+			return nil, errUnavailable
 		}
 	}
 	number, err := strconv.Atoi(string(msg.Payload))

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	away     = 4 * time.Second // the bank
-	lineEach = 2 * time.Second
+	unavailable = 4 * time.Second // the bank
+	lineEach    = 2 * time.Second
 )
 
 // demonstrate shows the order of accounts to people: 5 % of the calls fail twice, the consumer is killed, and the bank
-// is away for a while.
+// is unavailable for a while.
 func demonstrate(p *plan) (err error) {
 	if p.Messages == messages {
 		p.Messages = 3200 // as many deposits as withdrawals of each account
@@ -26,7 +26,7 @@ func demonstrate(p *plan) (err error) {
 	p.Keys, p.Partitions, p.Lanes, p.Consumers = 40, 2, 16, 1
 	p.Twice, p.ForGood, p.Work = 5, 0, 15*time.Millisecond
 	p.Delays = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		// longer than the bank is away, with the two failures of a message
+		// longer than the bank is unavailable, with the two failures of a message
 		4 * time.Second, 4 * time.Second, 4 * time.Second}
 	bank := p.newBank()
 	defer bank.Close()
@@ -111,11 +111,11 @@ func (d *demo) play(ctx context.Context) (stuck int, err error) {
 				return 0, err
 			}
 		case back.IsZero() && settled > d.Messages/2:
-			d.bank.away.Store(true)
-			back = time.Now().Add(away)
+			d.bank.unavailable.Store(true)
+			back = time.Now().Add(unavailable)
 			d.say("the bank is AWAY: every call fails")
-		case d.bank.away.Load() && time.Now().After(back):
-			d.bank.away.Store(false)
+		case d.bank.unavailable.Load() && time.Now().After(back):
+			d.bank.unavailable.Store(false)
 			d.say("the bank is back")
 		}
 	}

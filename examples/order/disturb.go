@@ -37,7 +37,7 @@ func (s *setting) disturb(ctx context.Context) (happened map[string]int, stuck i
 		}
 		for at, p := range running {
 			select {
-			case <-p.ended: // it could not start while the database was away
+			case <-p.ended: // it could not start while the database was unavailable
 				happened["ended"]++
 				if running[at], err = s.start(); err != nil {
 					return happened, 0, err

@@ -1,4 +1,4 @@
-// Command outage shows what happens to a topic while the service that its handler calls is away, and what the
+// Command outage shows what happens to a topic while the service that its handler calls is unavailable, and what the
 // breaker does.
 //
 // GitHub's webhook events are published at a steady rate. A handler delivers each of them to a downstream over HTTP,

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 )
 
-// What a downstream does while it is away.
+// What a downstream does while it is unavailable.
 const (
 	refuse = "refuse" // nothing listens
 	busy   = "busy"   // it answers 503, and when to come again
@@ -116,7 +116,7 @@ func (d *downstream) deliver(ctx context.Context, id string) error {
 	if response.StatusCode < 500 {
 		return nil
 	}
-	return classify.Away(fmt.Errorf("deliver: %s", response.Status),
+	return classify.Unavailable(fmt.Errorf("deliver: %s", response.Status),
 		classify.RetryAfterHeader(response.Header.Get("Retry-After")))
 }
 

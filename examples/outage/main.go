@@ -39,11 +39,11 @@ func parse(args []string) (*Plan, error) {
 		"(default: 60 that are built in); they come round and round")
 	flags.StringVar(&plan.On, "on", "memory", "where the webhooks wait: memory, kafka, rabbitmq or postgres (\"make "+
 		"services\" starts the servers)")
-	flags.StringVar(&plan.How, "how", "refuse", "what the downstream does while it is away: refuse (connection "+
+	flags.StringVar(&plan.How, "how", "refuse", "what the downstream does while it is unavailable: refuse (connection "+
 		"refused), busy (503 with Retry-After) or hang")
 	flags.IntVar(&plan.Rate, "rate", 200, "webhooks published per second")
 	flags.DurationVar(&plan.Before, "before", 3*time.Second, "how long the downstream is there first")
-	flags.DurationVar(&plan.Down, "down", 10*time.Second, "how long the downstream is away")
+	flags.DurationVar(&plan.Down, "down", 10*time.Second, "how long the downstream is unavailable")
 	flags.DurationVar(&plan.After, "after", 8*time.Second, "how long webhooks are published after its return")
 	flags.IntVar(&plan.InFlight, "in-flight", 100, "webhooks that are handled at the same time")
 	flags.Float64Var(&plan.Poison, "poison", 0.01, "share of webhooks that are cut short on their way: they are dead "+

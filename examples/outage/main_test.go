@@ -24,8 +24,8 @@ func short(t *testing.T, args ...string) *Plan {
 }
 
 // until keeps the downstream away until something is there to be seen, however slow the machine.
-func until(t *testing.T, seen func(*story) bool) func(*story) {
-	return func(s *story) {
+func until(t *testing.T, seen func(*history) bool) func(*history) {
+	return func(s *history) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !seen(s); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
@@ -40,7 +40,7 @@ func until(t *testing.T, seen func(*story) bool) func(*story) {
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	plan := short(t, "-without")
-	plan.downUntil = until(t, func(s *story) bool { return s.service.meter.letters.Load() > int64(len(plan.poisoned)) })
+	plan.downUntil = until(t, func(s *history) bool { return s.service.meter.letters.Load() > int64(len(plan.poisoned)) })
 	result, err := run(t.Context(), plan)
 	testkit.Check(t, err == nil && result.DeadLetteredByIt != 0 && !result.Good() && result.Lost == 0 &&
 		result.DuplicateEffects == 0, "%s, %v", result.JSON(), err)
@@ -62,7 +62,7 @@ func TestReady(t *testing.T) {
 
 // The chart fits a terminal of 80 columns, whatever the numbers.
 func TestPicture(t *testing.T) {
-	w := &watch{Picture: chart.Picture{Out: os.Stderr}, start: time.Now(), story: &story{plan: &Plan{Rate: 100}, down: &downstream{}}}
+	w := &watch{Picture: chart.Picture{Out: os.Stderr}, start: time.Now(), history: &history{plan: &Plan{Rate: 100}, down: &downstream{}}}
 	w.last = sample{at: w.start.Add(99 * time.Hour), handled: 1e6, calls: 1e6, dead: 1e5, backlog: 1e5, held: 1000, state: "probing", perSecond: 1e5, callsOfOne: 1e5}
 	w.rates, w.calls, w.dead = slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100), slices.Repeat([]float64{1e6}, 100)
 	w.breaker = slices.Repeat([]string{"closed", "open", "probing", "ramping"}, 100)
@@ -86,7 +86,7 @@ func TestGuarded(t *testing.T) {
 				services.Need(t, c.on)
 			}
 			plan := short(t, "-how", c.how, "-on", c.on)
-			plan.downUntil = until(t, func(s *story) bool { return s.service.meter.probes.Load() >= 2 })
+			plan.downUntil = until(t, func(s *history) bool { return s.service.meter.probes.Load() >= 2 })
 			result, err := run(t.Context(), plan)
 			testkit.Check(t, err == nil && result.Good() && result.DeadLettered == len(plan.poisoned),
 				"%s, %v", result.JSON(), err)

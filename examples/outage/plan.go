@@ -24,7 +24,7 @@ type Plan struct {
 	Limit               time.Duration
 
 	// downUntil, if set, keeps the downstream away for longer, until it returns.
-	downUntil func(*story)
+	downUntil func(*history)
 
 	topic      string
 	deliveries []*message.Message

@@ -11,9 +11,9 @@ import (
 type Result struct {
 	Published int `json:"published"` // deliveries, duplicates included
 	Handled   int `json:"handled"`   // webhooks that were delivered and stored
-	// deliveries that were published while the downstream was away
+	// deliveries that were published while the downstream was unavailable
 	MessagesDuring int `json:"messages_during"`
-	CallsDuring    int `json:"calls_during"` // calls to the downstream while it was away
+	CallsDuring    int `json:"calls_during"` // calls to the downstream while it was unavailable
 	Probes         int `json:"probes"`       // of the breaker
 	// from its return until as many were handled as are published
 	SecondsToFullRate *float64 `json:"seconds_to_full_rate_after"`
@@ -47,7 +47,7 @@ func (r Result) figure() string {
 }
 
 // count compares, id by id, what is stored and set aside with what was published.
-func (s *story) count(ctx context.Context) error {
+func (s *history) count(ctx context.Context) error {
 	r := &s.result
 	stored, err := webhooks.Stored(s.source.db)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // story is what happens while the service runs.
-type story struct {
+type history struct {
 	plan    *Plan
 	source  *source
 	service *service
@@ -42,22 +42,22 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 	if err != nil {
 		return result, err
 	}
-	s := &story{plan: plan, source: from, service: service, down: down}
+	s := &history{plan: plan, source: from, service: service, down: down}
 	if err := errors.Join(s.tell(ctx), service.end()); err != nil {
 		return result, err
 	}
 	return s.result, s.count(ctx) // again, as what comes late may come twice
 }
 
-func (s *story) tell(ctx context.Context) error {
+func (s *history) tell(ctx context.Context) error {
 	out, terminal := chart.Screen()
 	breaker := "with the breaker"
 	if s.plan.Without {
 		breaker = "without the breaker"
 	}
-	fmt.Fprintf(out, "%d webhooks, %d/s, from %s to a downstream that is away for %s; %s\n",
+	fmt.Fprintf(out, "%d webhooks, %d/s, from %s to a downstream that is unavailable for %s; %s\n",
 		len(s.plan.deliveries), s.plan.Rate, s.plan.On, s.plan.Down, breaker)
-	if err := s.outage(ctx, &watch{Picture: chart.Picture{Out: out}, terminal: terminal, story: s}); err != nil {
+	if err := s.outage(ctx, &watch{Picture: chart.Picture{Out: out}, terminal: terminal, history: s}); err != nil {
 		return err
 	}
 	return webhooks.Table(ctx, out, "Dead letters by cause", s.service.channel.Letters())
@@ -65,7 +65,7 @@ func (s *story) tell(ctx context.Context) error {
 
 // outage publishes everything while the downstream goes away and comes back, under the chart, and waits until it is
 // handled.
-func (s *story) outage(ctx context.Context, picture *watch) error {
+func (s *history) outage(ctx context.Context, picture *watch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -107,7 +107,7 @@ func (s *story) outage(ctx context.Context, picture *watch) error {
 }
 
 // publish keeps the plan's rate, or stays behind if the broker does.
-func (s *story) publish(ctx context.Context, messages []*message.Message) error {
+func (s *history) publish(ctx context.Context, messages []*message.Message) error {
 	const pace = 20 * time.Millisecond
 	ticker := time.NewTicker(pace)
 	defer ticker.Stop()
@@ -129,7 +129,7 @@ func (s *story) publish(ctx context.Context, messages []*message.Message) error 
 }
 
 // settled waits until every webhook is stored or set aside, or the source says that none is left.
-func (s *story) settled(ctx context.Context) error {
+func (s *history) settled(ctx context.Context) error {
 	for end := time.Now().Add(s.plan.Limit); ; {
 		waiting, err := s.source.backlog(ctx)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 type watch struct {
 	chart.Picture
 	terminal bool
-	story    *story
+	history  *history
 
 	start   time.Time
 	last    sample
@@ -53,16 +53,16 @@ func (w *watch) run(ctx context.Context) {
 }
 
 func (w *watch) look(ctx context.Context) {
-	backlog, err := w.story.source.backlog(ctx)
+	backlog, err := w.history.source.backlog(ctx)
 	if err != nil {
 		return // the run finds out for itself
 	}
 	before := w.last
 	now := sample{
-		at: time.Now(), handled: w.story.service.meter.count(), calls: int(w.story.down.calls.Load()),
-		dead: int(w.story.service.meter.letters.Load()), backlog: backlog,
+		at: time.Now(), handled: w.history.service.meter.count(), calls: int(w.history.down.calls.Load()),
+		dead: int(w.history.service.meter.letters.Load()), backlog: backlog,
 	}
-	now.state, now.held = w.story.service.breaker()
+	now.state, now.held = w.history.service.breaker()
 	seconds := max(now.at.Sub(before.at).Seconds(), 0.1)
 	now.perSecond, now.callsOfOne = float64(now.handled-before.handled)/seconds, float64(now.calls-before.calls)/seconds
 	w.last = now
@@ -77,9 +77,9 @@ func (w *watch) look(ctx context.Context) {
 
 // picture is what a terminal shows.
 func (w *watch) picture() []string {
-	s, full := w.last, float64(w.story.plan.Rate)
+	s, full := w.last, float64(w.history.plan.Rate)
 	return []string{
-		fmt.Sprintf("%5.1f s   downstream %s", s.at.Sub(w.start).Seconds(), w.story.state()),
+		fmt.Sprintf("%5.1f s   downstream %s", s.at.Sub(w.start).Seconds(), w.history.state()),
 		fmt.Sprintf("handled  %6.0f/s %s", s.perSecond, chart.History(w.rates, full)),
 		fmt.Sprintf("calls    %6.0f/s %s", s.callsOfOne, chart.History(w.calls, full)),
 		fmt.Sprintf("letters  %6d   %s", s.dead, chart.History(w.dead, full)),
@@ -90,16 +90,16 @@ func (w *watch) picture() []string {
 
 // line is the same for a log.
 func (w *watch) line() string {
-	s, full := w.last, float64(w.story.plan.Rate)
+	s, full := w.last, float64(w.history.plan.Rate)
 	return fmt.Sprintf("%4.0f s %-4s handled %5.0f/s [%-20s] calls %5.0f/s  breaker %-8s held %3d  "+
 		"waiting %6d  letters %d",
-		s.at.Sub(w.start).Seconds(), w.story.state(), s.perSecond,
+		s.at.Sub(w.start).Seconds(), w.history.state(), s.perSecond,
 		strings.Repeat("=", chart.Cells(s.perSecond, full, 20)),
 		s.callsOfOne,
 		s.state, s.held, s.backlog, s.dead)
 }
 
-func (s *story) state() string {
+func (s *history) state() string {
 	if s.down.up.Load() {
 		return "up"
 	}

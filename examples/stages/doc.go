@@ -1,4 +1,5 @@
-// Command stages shows what a downstream that is away for a while does to a topic, and what staged retry does about it.
+// Command stages shows what a downstream that is unavailable for a while does to a topic, and what staged retry does
+// about it.
 //
 // GitHub's webhook events are published steadily to a Kafka topic of one partition. A service stores each of them once,
 // in PostgreSQL, and emits a summary; for some kinds of events (-needs) it first looks something up in a downstream,

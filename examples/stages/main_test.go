@@ -40,8 +40,8 @@ func whole(t *testing.T, plan *Plan) Result {
 }
 
 // waitFor keeps the downstream down until something is there to be seen, however slow the machine.
-func waitFor(seen func(*story) (bool, error)) func(context.Context, *story) error {
-	return func(_ context.Context, s *story) error {
+func waitFor(seen func(*history) (bool, error)) func(context.Context, *history) error {
+	return func(_ context.Context, s *history) error {
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			if ok, err := seen(s); err != nil || ok {
 				return err
@@ -54,7 +54,7 @@ func waitFor(seen func(*story) (bool, error)) func(context.Context, *story) erro
 // Promise R5 end to end: the live topic goes on while messages wait, and in the end each has taken effect, once.
 func TestStages(t *testing.T) {
 	plan := short(t)
-	plan.downUntil = waitFor(func(s *story) (bool, error) {
+	plan.downUntil = waitFor(func(s *history) (bool, error) {
 		dead, err := s.consumer.letters.Count(t.Context(), letters.Filter{})
 		if err != nil || dead == 0 {
 			return false, err
@@ -73,7 +73,7 @@ func TestStages(t *testing.T) {
 // Without the stages nothing behind the first failure is handled, until the downstream is back.
 func TestBlocking(t *testing.T) {
 	plan := short(t, "-blocking")
-	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.consumer.retries.Load() > 0, nil })
+	plan.downUntil = waitFor(func(s *history) (bool, error) { return s.consumer.retries.Load() > 0, nil })
 	r := whole(t, plan)
 	testkit.Check(t, r.LiveBehindFailure == 0 && r.Retries != 0 && r.Staged == 0 && r.DeadLettered == 0 &&
 		r.Unhandled == 0, "%v", r.JSON())
@@ -82,7 +82,7 @@ func TestBlocking(t *testing.T) {
 // What no consumer waits for is unhandled, and not lost.
 func TestUnhandled(t *testing.T) {
 	plan := short(t, "-blocking", "-stages", "1m", "-limit", "1s")
-	plan.downUntil = waitFor(func(s *story) (bool, error) { return s.down.refused.Load() > 0, nil })
+	plan.downUntil = waitFor(func(s *history) (bool, error) { return s.down.refused.Load() > 0, nil })
 	r := whole(t, plan)
 	testkit.Check(t, r.Unhandled != 0 && r.LiveBehindFailure == 0, "%v", r.JSON())
 }

@@ -27,7 +27,7 @@ type Plan struct {
 	Limit    time.Duration
 
 	// downUntil, if set, keeps the downstream down for longer, until it returns.
-	downUntil func(context.Context, *story) error
+	downUntil func(context.Context, *history) error
 
 	deliveries []*message.Message
 	before     int // different events in front of the first that needs the downstream

@@ -70,7 +70,7 @@ func run(ctx context.Context, plan *Plan) (result Result, err error) {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, c.end()) }() // before the database goes
-	s := &story{plan: plan, consumer: c, down: down, live: live, tally: tally, result: &result}
+	s := &history{plan: plan, consumer: c, down: down, live: live, tally: tally, result: &result}
 	s.out, s.terminal = chart.Screen()
 	return result, s.tell(ctx)
 }

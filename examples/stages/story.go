@@ -15,7 +15,7 @@ import (
 )
 
 // story is what happens while the consumer runs.
-type story struct {
+type history struct {
 	plan     *Plan
 	consumer *consumer
 	down     *downstream
@@ -26,7 +26,7 @@ type story struct {
 	terminal bool
 }
 
-func (s *story) tell(ctx context.Context) error {
+func (s *history) tell(ctx context.Context) error {
 	how := "stages " + strings.Trim(fmt.Sprint(s.plan.Stages), "[]")
 	if s.plan.Blocking {
 		how = "Watermill's Retry and PoisonQueue"
@@ -50,7 +50,7 @@ func (s *story) tell(ctx context.Context) error {
 
 // outage publishes everything while the downstream is down and recovers, under the chart, and waits until it is
 // handled.
-func (s *story) outage(ctx context.Context) (settled bool, err error) {
+func (s *history) outage(ctx context.Context) (settled bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -93,7 +93,7 @@ func (s *story) outage(ctx context.Context) (settled bool, err error) {
 }
 
 // before shows what the stages could not help with.
-func (s *story) before(ctx context.Context) error {
+func (s *history) before(ctx context.Context) error {
 	var sum webhooks.Result
 	if err := s.tally.Before(ctx, &sum, s.consumer.db, s.consumer.letters); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *story) before(ctx context.Context) error {
 }
 
 // redrive brings the letters back at their first stage, now that the downstream is up.
-func (s *story) redrive(ctx context.Context) error {
+func (s *history) redrive(ctx context.Context) error {
 	report, err := redrive.Drain(ctx, s.consumer.letters, s.live, redrive.DrainConfig{
 		Rules: redrive.Rules{
 			Allow:        []string{s.plan.Topic},
@@ -125,7 +125,7 @@ func (s *story) redrive(ctx context.Context) error {
 }
 
 // conclude stops the consumer and counts by id.
-func (s *story) conclude(ctx context.Context, settled bool) error {
+func (s *history) conclude(ctx context.Context, settled bool) error {
 	if err := s.consumer.end(); err != nil {
 		return err
 	}

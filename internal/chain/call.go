@@ -37,7 +37,7 @@ type Call struct {
 	// package attempt writes it.
 	Trace string
 	// Doubted means that the breaker lets further attempts of this delivery begin at once, and holds the message only if
-	// an error says away. Only the breaker writes it.
+	// an error says unavailable. Only the breaker writes it.
 	Doubted bool
 
 	held   time.Duration

@@ -63,8 +63,8 @@ func TestAbortedTable(t *testing.T) {
 
 // Promise P3: the error of a message that went away is a context.Canceled and still what it was, and counts nothing.
 func TestAborted(t *testing.T) {
-	story := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}
-	for _, cause := range []error{errBoom, fmt.Errorf("handler: %w", errBoom), story, nil} {
+	history := &classify.Failure{Err: errBoom, Attempts: 3, Verdict: classify.Verdict{Class: classify.ClassTransient}}
+	for _, cause := range []error{errBoom, fmt.Errorf("handler: %w", errBoom), history, nil} {
 		err := Aborted(cause)
 		testkit.Check(t, errors.Is(err, context.Canceled) && (cause == nil || errors.Is(err, cause)),
 			"Aborted(%v) is %v", cause, err)

@@ -17,7 +17,7 @@ type Next uint8
 
 // From the handler outward, the parts return:
 //
-//	receiver     Requeue while its store is away, or another delivery has the key. Failed and Done as the handler says.
+//	receiver     Requeue while its store is unavailable, or another delivery has the key. Failed and Done as the handler says.
 //	breaker      Nothing while it holds the message: it calls inward again. Requeue for a message that it held for as long
 //	             as it may, and Stage for one that alone keeps it open. Any other outcome as it is.
 //	Retry        Nothing while it tries again after Failed. It stops with Stage or DeadLetter, by the class of the error,
@@ -29,7 +29,7 @@ type Next uint8
 //	guard        DeadLetter for a message that must not reach the handler.
 //	crash limit  DeadLetter for a message that ended too many processes, and Requeue while that is not known.
 //	queue        After Failed, Stage and DeadLetter, the message is dead-lettered: Done. Failed if no publisher takes the
-//	             letter, and Requeue if the publishers are away.
+//	             letter, and Requeue if the publishers are unavailable.
 //
 // Every part passes a Requeue on. No part acts on a message that its handler nacked, or that failed inside of a
 // receiver around the chain: see Call.Nacked and Call.Claimed.
@@ -79,8 +79,8 @@ func GaveUp(failure *classify.Failure) Outcome {
 	return Outcome{Next: DeadLetter, Why: failure}
 }
 
-// Away returns the outcome of a message that went away: see Call.Gone.
-func Away(err error) Outcome { return Outcome{Next: Requeue, Why: Aborted(err)} }
+// Gone returns the outcome of a message that went away: see Call.Gone.
+func Gone(err error) Outcome { return Outcome{Next: Requeue, Why: Aborted(err)} }
 
 // Left reports whether the message of o went away, or did not fail.
 func (c *Call) Left(o Outcome) bool { return o.Next == Requeue || c.Gone() }

@@ -154,7 +154,7 @@ type fate int
 const (
 	isHeld fate = iota // it is held, or handled
 	isAcked
-	isGivenBack
+	isRequeued
 	isGone // its session ended: the broker does not hear of it
 )
 
@@ -171,7 +171,7 @@ func (k *kept) outcome() fate {
 	}
 	select {
 	case <-k.nackd:
-		return isGivenBack
+		return isRequeued
 	default:
 		return isHeld
 	}
@@ -206,7 +206,7 @@ func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 		switch one.outcome() {
 		case isAcked:
 			return o, true
-		case isGivenBack:
+		case isRequeued:
 			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		case isGone:
 			continue // copyOf forgets it
@@ -224,7 +224,7 @@ func Settle(c *chain.Call) (o chain.Outcome, settled bool) {
 		case <-ctx.Done():
 			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		}
-		if one.outcome() == isGivenBack {
+		if one.outcome() == isRequeued {
 			return chain.OutcomeOf(chain.Requeued(errCopy)), true
 		}
 	}
@@ -247,7 +247,7 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	case became == isAcked && (!one.long || now.After(one.until)): // else a producer's duplicate
 		delete(r.kept, of)
 		return nil
-	case became == isGivenBack || became == isGone:
+	case became == isRequeued || became == isGone:
 		r.remember(of, &kept{since: now, until: one.until, long: one.long, acked: c.Msg.Acked(), nackd: c.Msg.Nacked(),
 			session: c.Ctx.Done(), logger: one.logger})
 		return nil
@@ -255,11 +255,11 @@ func (r *Redelivery) copyOf(of chain.Fingerprint, c *chain.Call) *kept {
 	return one
 }
 
-// CameAgain notes that the broker delivered a message again that was held here for a time. If messages are held for less
-// from now on, it logs that, once per subscriber.
+// CameAgain notes that the broker delivered a message again that was held here for a time. If messages are held for
+// less from now on, it logs that, once per subscriber.
 func (r *Redelivery) CameAgain(logger watermill.LoggerAdapter, after time.Duration, of logging.Fields) {
 	if r.Learn(after) {
-		r.told.Do(func() {
+		r.notified.Do(func() {
 			of[logging.After], of[logging.Held] = after, r.MaxHold(0)
 			logging.HeldCopy.Write(logger, errRedelivered, of)
 		})

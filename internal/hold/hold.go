@@ -1,8 +1,8 @@
 // Package hold says how long a message may be held without an ack, and knows messages that their broker delivers again
 // meanwhile.
 //
-// A part that holds a message asks Rest for how long, and calls Holding. Settle, at the outermost part of a chain, settles
-// a copy of a held message as that one is settled.
+// A part that holds a message asks Rest for how long, and calls Holding. Settle, at the outermost part of a chain,
+// settles a copy of a held message as that one is settled.
 package hold
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// NewUnavailable returns an error that says that what is needed is unavailable, for Spillway's own clients. outage.Away
-// is true for it. Wrap it, or keep it as a sentinel.
+// NewUnavailable returns an error that says that what is needed is unavailable, for Spillway's own clients.
+// outage.Unavailable is true for it. Wrap it, or keep it as a sentinel.
 func NewUnavailable(text string) error { return &Unavailable{text} }
 
 // Unavailable is an error of NewUnavailable.
@@ -75,7 +75,7 @@ type Redelivery struct {
 	changed  chan struct{} // closed when learned changes
 	kept     map[chain.Fingerprint]*kept
 	sweeping bool      // a timer calls sweep
-	told     sync.Once // that a message came again
+	notified sync.Once // that a message came again
 	// until then each message is remembered: the client's buffer can have copies of those behind a held one
 	alert time.Time
 }

@@ -31,7 +31,7 @@ var (
 	LetterNotSealed = event(isError, "letter_not_sealed", "A dead letter cannot be sealed; nothing is published, and "+
 		"its message is held or nacked", Topic, Attempt)
 	// each: nothing
-	LetterPublisherAway = event(isDebug, "letter_publisher_away", "The publisher of dead letters is unavailable",
+	LetterPublisherUnavailable = event(isDebug, "letter_publisher_unavailable", "The publisher of dead letters is unavailable",
 		DeadLetterTopic, Attempt)
 	// each: Look why it was refused; raw letters can be redriven.
 	LetterRaw = event(isError, "letter_raw",
@@ -122,16 +122,16 @@ var (
 		"stage to go to: it is held. If the message is at fault, let its error be permanent (classify.Permanent), or give "+
 		"the handler stages",
 		Topic, Handler, MessageID)
-	// once: Read docs/breaker.md#errors-that-do-not-say-away.
+	// once: Read docs/breaker.md#errors-that-do-not-say-unavailable.
 	BreakerGaveUp = event(isError, "breaker_gave_up", "The breaker holds no more messages for an error of unknown "+
-		"meaning: they go on as without a breaker. If the error says that something is away, mark it with classify.Away; if "+
+		"meaning: they go on as without a breaker. If the error says that something is unavailable, mark it with classify.Unavailable; if "+
 		"the message is at fault, with classify.Permanent",
 		Handler, Class, "scope")
 	// stop: nothing; the entries expire
 	BreakerNotCleared = event(isError, "breaker_not_cleared", "The store of outages does not answer; outages of this "+
 		"instance count until they expire")
 	// outage: Repair the database.
-	BreakerStoreAway = event(isError, "breaker_store_away", "The store of outages does not answer; each instance "+
+	BreakerStoreUnavailable = event(isError, "breaker_store_unavailable", "The store of outages does not answer; each instance "+
 		"decides for itself until it does")
 	// outage: nothing
 	BreakerStoreBack = event(isInfo, "breaker_store_back", "The store of outages answers again")
@@ -140,7 +140,7 @@ var (
 // The crash limit.
 var (
 	// outage: Repair the database.
-	CrashStoreAway = event(isError, "crash_store_away",
+	CrashStoreUnavailable = event(isError, "crash_store_unavailable",
 		"The store of the crash limit fails; until it answers, crashes "+
 			"go undetected and messages are handled unmarked")
 	// outage: nothing
@@ -172,7 +172,7 @@ var (
 // Stages and the delay store.
 var (
 	// each: Repair the database. The partition waits.
-	SequencesAway = event(isError, "sequences_away", "Parked messages cannot be read or written; their partition waits",
+	SequencesUnavailable = event(isError, "sequences_unavailable", "Parked messages cannot be read or written; their partition waits",
 		Topic, Partition, ConsumerGroup, Consumer, Key)
 	// each: Add the channel with Attach, before what copies messages.
 	OrderUnknown = event(isError, "order_unknown",
@@ -262,7 +262,7 @@ var (
 	DelayUnsettled = event(isInfo, "delay_unsettled", "A relay of the delay store cannot write down what became of "+
 		"messages; other relays take them when the lease is over", "doing")
 	// outage: Repair the database.
-	DelayStoreAway = event(isError, "delay_store_away", "The delay store fails; messages wait until it answers")
+	DelayStoreUnavailable = event(isError, "delay_store_unavailable", "The delay store fails; messages wait until it answers")
 	// outage: nothing
 	DelayStoreBack = event(isInfo, "delay_store_back", "The delay store answers again")
 )

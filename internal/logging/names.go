@@ -17,7 +17,7 @@ const (
 	Stage           = "stage"
 	CauseID         = "cause" // of letters, as redrive causes shows it
 	Consumer        = "consumer"
-	Store           = "store" // what is away: a store or publisher of a part
+	Store           = "store" // what is unavailable: a store or publisher of a part
 	State           = "state"
 	Traffic         = "traffic"
 	To              = "to" // the budget's: to a stage, or wait

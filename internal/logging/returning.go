@@ -66,7 +66,7 @@ var (
 	RedriveClosed = event(isError, "redrive_closed", "A sealed letter does not open; it is not redriven",
 		Topic, Handler, DeadLetterTopic, Campaign, MessageID, "letter", "redrive_count")
 	// each: See to the KMS.
-	RedriveKeysAway = event(isError, "redrive_keys_away",
+	RedriveKeysUnavailable = event(isError, "redrive_keys_unavailable",
 		"The keys of sealed letters are unavailable; a letter is requeued", Topic, Handler, DeadLetterTopic, MessageID,
 		"redrive_count")
 	// each: Add the topic to `Allow`, if it is right.
@@ -103,9 +103,9 @@ var (
 	// outage: nothing
 	OutcomeSaved = event(isInfo, "outcome_saved", "What became of letters is written down again", Campaign)
 	// outage: Read the error: database or target.
-	CampaignStands = event(isError, "campaign_stands", "A campaign stands still; the worker tries again", Campaign)
+	CampaignStands = event(isError, "campaign_stalled", "A campaign stands still; the worker tries again", Campaign)
 	// outage: nothing
-	CampaignGoesOn = event(isInfo, "campaign_goes_on", "A campaign goes on", Campaign)
+	CampaignResumed = event(isInfo, "campaign_resumed", "A campaign goes on", Campaign)
 	// once: Give a worker what the error names.
 	CampaignLeft = event(isError, "campaign_left", "A campaign is left to other workers", Campaign)
 	// each: Read the error: database, `Config.Access`, `Config.Breakers`, or a slow query.
@@ -119,9 +119,9 @@ var (
 	PolicyBlocked = event(isError, "policy_blocked", "A standing policy leaves a cause to a person", Policy, CauseHash,
 		Reason)
 	// outage: Repair the database.
-	CampaignsStand = event(isError, "campaigns_stand", "Campaigns stand still; the worker tries again")
+	CampaignsStand = event(isError, "campaigns_stalled", "Campaigns stand still; the worker tries again")
 	// outage: nothing
-	CampaignsGoOn = event(isInfo, "campaigns_go_on", "Campaigns go on")
+	CampaignsGoOn = event(isInfo, "campaigns_resumed", "Campaigns go on")
 )
 
 // Notices.
@@ -143,13 +143,13 @@ var (
 	NoticeInterrupted = event(isInfo, "notice_interrupted", "The router closed before a notice was sent; another "+
 		"instance sends it if they share a database", "sink", "notice", "kind", "status", CauseID)
 	// outage: Repair the sink.
-	NoticeSinkAway = event(isError, "notice_sink_away", "A sink does not accept a notice; it is tried again",
+	NoticeSinkUnavailable = event(isError, "notice_sink_unavailable", "A sink does not accept a notice; it is tried again",
 		"sink", "notice", "kind", "status", CauseID)
 	// outage: nothing
 	NoticeSinkBack = event(isInfo, "notice_sink_back", "A sink accepts notices again",
 		"sink", "notice", "kind", "status", CauseID)
 	// outage: Repair the database.
-	NoticeStoreAway = event(isError, "notice_store_away",
+	NoticeStoreUnavailable = event(isError, "notice_store_unavailable",
 		"The database of the notices does not answer; what happens is "+
 			"counted, and sent when it answers")
 	// outage: nothing
@@ -228,7 +228,7 @@ var (
 		"Consuming could not begin again after a lost channel or "+
 			"an outage; it is tried again", Queue, Wait)
 	// each: nothing
-	ConsumeStillAway = event(isDebug, "consume_still_away", "Consuming could not begin again yet", Queue, Wait)
+	ConsumeStillUnavailable = event(isDebug, "consume_still_unavailable", "Consuming could not begin again yet", Queue, Wait)
 	// outage: nothing
 	ConsumeResumed = event(isInfo, "consume_resumed", "Consuming has begun again", Queue, "lasted")
 	// each: Let `Key` return the key of every message, or "" for one without a key.
@@ -262,7 +262,7 @@ var (
 		"Consuming failed: what was not committed comes again; it is tried again until it succeeds",
 		Topic, ConsumerGroup)
 	// outage: nothing
-	ConsumeGoesOn = event(isInfo, "consume_goes_on", "Consuming goes on",
+	ConsumeContinued = event(isInfo, "consume_continued", "Consuming goes on",
 		Topic, ConsumerGroup, "lasted")
 	// start: nothing; the next start adds it
 	ServerUnrecorded = event(isInfo, "server_unrecorded", "The table of positions has no column spillway_server, so a "+

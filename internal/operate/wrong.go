@@ -42,23 +42,25 @@ func WrongValue(field, value, remedy string) *Wrong {
 }
 
 // told is the error of a request whose sender is in the same process.
-type told struct{ err error }
+type notified struct{ err error }
 
-type toldKey struct{}
+type notifiedKey struct{}
 
 // Telling lets Told return what Tell was called with.
-func Telling(ctx context.Context) context.Context { return context.WithValue(ctx, toldKey{}, &told{}) }
+func Telling(ctx context.Context) context.Context {
+	return context.WithValue(ctx, notifiedKey{}, &notified{})
+}
 
 // Tell tells the sender of a request, if it is in the same process, why it is not answered. The first to tell counts.
 func Tell(ctx context.Context, err error) {
-	if t, is := ctx.Value(toldKey{}).(*told); is && t.err == nil {
+	if t, is := ctx.Value(notifiedKey{}).(*notified); is && t.err == nil {
 		t.err = err
 	}
 }
 
 // Told returns why a request was not answered.
-func Told(ctx context.Context) error {
-	if t, is := ctx.Value(toldKey{}).(*told); is {
+func Notified(ctx context.Context) error {
+	if t, is := ctx.Value(notifiedKey{}).(*notified); is {
 		return t.err
 	}
 	return nil

@@ -224,7 +224,7 @@ func (p *plan) breakThings(random *rand.Rand, n int, name string) {
 func (p *plan) darken(random *rand.Rand) {
 	// Time-outs and plain errors count until the breaker knows, and in each new process anew. The stages here are too
 	// short for that.
-	modes := []downstream.Mode{downstream.Away, downstream.Busy}
+	modes := []downstream.Mode{downstream.Unavailable, downstream.Busy}
 	random.Shuffle(len(modes), func(i, j int) { modes[i], modes[j] = modes[j], modes[i] })
 	least, most := 2*time.Second, 5*time.Second
 	if p.Messages >= brief {

@@ -71,7 +71,7 @@ func (s *service) redrive(ctx context.Context, all *campaigns.Campaigns, store *
 		case n%4 == 2:
 			_, _ = all.Start(ctx, campaigns.Request{Filter: letters.Filter{Handlers: []string{"ship"}}, Rate: 5,
 				Act: act})
-		default: // a campaign whose topic was away stops itself
+		default: // a campaign whose topic was unavailable stops itself
 			paused, _ := all.List(ctx, campaigns.List{States: []campaigns.State{campaigns.Paused}})
 			for _, c := range paused {
 				_, _ = all.Resume(ctx, c.ID, act)

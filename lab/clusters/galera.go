@@ -71,23 +71,23 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 	c.rounds = []round{
 		{name: "nothing, while commits meet on two nodes", breaks: func(context.Context, string) error { return nil }},
 		{name: "a node is killed", breaks: func(ctx context.Context, _ string) error {
-			return c.nodes[1].crashed(ctx, away)
+			return c.nodes[1].crashed(ctx, unavailable)
 		}},
 		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
 		}},
 		{name: "a node hangs", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, c.nodes[1])
+			return hangs(ctx, 2*unavailable, c.nodes[1])
 		}},
 		{name: "a node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
-			return errors.Join(isolate(ctx, 1, 1), sleep(ctx, 2*away), isolate(ctx, 1, 0))
+			return errors.Join(isolate(ctx, 1, 1), sleep(ctx, 2*unavailable), isolate(ctx, 1, 0))
 		}},
 		{name: "no node has a majority", breaks: func(ctx context.Context, _ string) error {
-			return errors.Join(isolate(ctx, 0, 1), isolate(ctx, 1, 1), sleep(ctx, 2*away), isolate(ctx, 0, 0),
+			return errors.Join(isolate(ctx, 0, 1), isolate(ctx, 1, 1), sleep(ctx, 2*unavailable), isolate(ctx, 0, 0),
 				isolate(ctx, 1, 0))
 		}},
 		{name: "a node is killed, with parking, campaigns, drains and the console", busy: true,
-			breaks: func(ctx context.Context, _ string) error { return c.nodes[1].crashed(ctx, away) }},
+			breaks: func(ctx context.Context, _ string) error { return c.nodes[1].crashed(ctx, unavailable) }},
 	}
 	return c, nil
 }

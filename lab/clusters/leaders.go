@@ -9,8 +9,8 @@ import (
 	"github.com/IBM/sarama"
 )
 
-// away is how long a node is away: longer than others wait until they do without it.
-const away = 8 * time.Second
+// away is how long a node is unavailable: longer than others wait until they do without it.
+const unavailable = 8 * time.Second
 
 // kafkaRounds break brokers by what they are to the topic and to the group of consumers.
 func kafkaRounds(c *cluster, brokers []string, between *links) []round {
@@ -43,14 +43,14 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			if err != nil {
 				return err
 			}
-			return led.crashed(ctx, away)
+			return led.crashed(ctx, unavailable)
 		}},
 		{name: "the group's coordinator is killed", breaks: func(ctx context.Context, topic string) error {
 			id, err := coordinator(brokers, topic)
 			if err != nil {
 				return err
 			}
-			return c.nodes[id].crashed(ctx, away)
+			return c.nodes[id].crashed(ctx, unavailable)
 		}},
 		{name: "each broker restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
@@ -60,7 +60,7 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			if err != nil {
 				return err
 			}
-			return hangs(ctx, 2*away, led)
+			return hangs(ctx, 2*unavailable, led)
 		}},
 		{name: "a leader is cut off from the other brokers", breaks: func(ctx context.Context, topic string) error {
 			_, id, err := leads(topic)
@@ -69,10 +69,10 @@ func kafkaRounds(c *cluster, brokers []string, between *links) []round {
 			}
 			between.cut(id, true)
 			defer between.cut(id, false)
-			return sleep(ctx, 2*away)
+			return sleep(ctx, 2*unavailable)
 		}},
 		{name: "two of three brokers hang", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
+			return hangs(ctx, 2*unavailable, c.nodes[0], c.nodes[1])
 		}},
 		{name: "all brokers are killed", breaks: allKilled},
 		{name: "partitions are added", breaks: func(_ context.Context, topic string) error {

@@ -76,14 +76,14 @@ func mariaCluster(ctx context.Context, folder string) (*cluster, error) {
 			return errors.Join(primary.restart(ctx, syscall.SIGTERM), lead(ctx, mariaPort, true))
 		}},
 		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, primary)
+			return hangs(ctx, 2*unavailable, primary)
 		}},
-		{name: "the replica is away", breaks: func(ctx context.Context, _ string) error {
-			return errors.Join(replica.crashed(ctx, away), follow(ctx, mariaPort+1, mariaPort), forget(ctx, mariaPort))
+		{name: "the replica is unavailable", breaks: func(ctx context.Context, _ string) error {
+			return errors.Join(replica.crashed(ctx, unavailable), follow(ctx, mariaPort+1, mariaPort), forget(ctx, mariaPort))
 		}},
 		{name: "the primary reads only", breaks: func(ctx context.Context, _ string) error {
 			err := maria.exec(ctx, mariaDSN(mariaPort), `SET GLOBAL read_only = 1`)
-			return errors.Join(err, sleep(ctx, away), maria.exec(ctx, mariaDSN(mariaPort), `SET GLOBAL read_only = 0`))
+			return errors.Join(err, sleep(ctx, unavailable), maria.exec(ctx, mariaDSN(mariaPort), `SET GLOBAL read_only = 0`))
 		}},
 		{name: "the roles are switched, and back", breaks: func(ctx context.Context, _ string) error {
 			for _, to := range []int{1, 0} {

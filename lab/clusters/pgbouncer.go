@@ -12,7 +12,8 @@ import (
 
 const poolerPort = 21442
 
-// A server that is away is asked again after a second. PgBouncer's own default, 15 s, would be added to each restart.
+// A server that is unavailable is asked again after a second. PgBouncer's own default, 15 s, would be added to each
+// restart.
 const poolerConfig = `[databases]
 * = host=127.0.0.1 port=%d user=spillway password=spillway
 [pgbouncer]
@@ -68,18 +69,18 @@ func poolerCluster(mode, parameter string, size int) func(context.Context, strin
 			return c.databases.exec(ctx, fmt.Sprintf(address, "pgbouncer")+"&default_query_exec_mode=simple_protocol",
 				command)
 		}
-		crash := func(ctx context.Context, _ string) error { return pooler.crashed(ctx, away) }
+		crash := func(ctx context.Context, _ string) error { return pooler.crashed(ctx, unavailable) }
 		c.rounds = []round{
 			{name: "the pooler is killed", breaks: crash},
 			{name: "the pooler restarts", breaks: func(ctx context.Context, _ string) error {
 				return pooler.restart(ctx, syscall.SIGINT)
 			}},
 			{name: "the pooler hangs", breaks: func(ctx context.Context, _ string) error {
-				return hangs(ctx, 2*away, pooler)
+				return hangs(ctx, 2*unavailable, pooler)
 			}},
 			{name: "the pooler pauses", breaks: func(ctx context.Context, topic string) error {
 				// PAUSE waits for the server's sessions: in session mode for good
-				within, cancel := context.WithTimeout(ctx, away)
+				within, cancel := context.WithTimeout(ctx, unavailable)
 				defer cancel()
 				_ = console(within, "PAUSE "+topic)
 				<-within.Done()

@@ -76,18 +76,18 @@ func postgresCluster(ctx context.Context, folder string) (*cluster, error) {
 			return primary.restart(ctx, syscall.SIGINT)
 		}},
 		{name: "the primary hangs", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, primary)
+			return hangs(ctx, 2*unavailable, primary)
 		}},
-		{name: "the standby is away", breaks: func(ctx context.Context, _ string) error {
-			return standby.crashed(ctx, away)
+		{name: "the standby is unavailable", breaks: func(ctx context.Context, _ string) error {
+			return standby.crashed(ctx, unavailable)
 		}},
 		{name: "the network between primary and standby is cut", breaks: func(ctx context.Context, _ string) error {
 			wire.HalfOpen()
 			defer wire.Heal()
-			return sleep(ctx, away)
+			return sleep(ctx, unavailable)
 		}},
 		{name: "the primary reads only", breaks: func(ctx context.Context, _ string) error {
-			return errors.Join(readOnly(ctx, "on"), sleep(ctx, away), readOnly(ctx, "off"))
+			return errors.Join(readOnly(ctx, "on"), sleep(ctx, unavailable), readOnly(ctx, "off"))
 		}},
 		{name: "the standby is promoted, with parking, campaigns, drains and the console", busy: true,
 			breaks: func(ctx context.Context, _ string) error {

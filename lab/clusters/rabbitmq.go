@@ -78,25 +78,25 @@ func rabbitCluster(ctx context.Context, folder string) (c *cluster, err error) {
 	}
 	c.rounds = []round{
 		{name: "the first node is killed", breaks: func(ctx context.Context, _ string) error {
-			return c.nodes[0].crashed(ctx, away)
+			return c.nodes[0].crashed(ctx, unavailable)
 		}},
 		{name: "each node restarts", breaks: func(ctx context.Context, _ string) error {
 			return rolling(ctx, c.nodes)
 		}},
 		{name: "the first node hangs", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, c.nodes[0])
+			return hangs(ctx, 2*unavailable, c.nodes[0])
 		}},
 		{name: "the first node is cut off from the others", breaks: func(ctx context.Context, _ string) error {
 			if err := rabbitCut(ctx, c.nodes, true); err != nil {
 				return err
 			}
-			return errors.Join(sleep(ctx, 2*away), rabbitCut(ctx, c.nodes, false))
+			return errors.Join(sleep(ctx, 2*unavailable), rabbitCut(ctx, c.nodes, false))
 		}},
 		{name: "two of three nodes hang", breaks: func(ctx context.Context, _ string) error {
-			return hangs(ctx, 2*away, c.nodes[0], c.nodes[1])
+			return hangs(ctx, 2*unavailable, c.nodes[0], c.nodes[1])
 		}},
 		{name: "the first node is killed, with campaigns, drains and the console", busy: true,
-			breaks: func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, away) }},
+			breaks: func(ctx context.Context, _ string) error { return c.nodes[0].crashed(ctx, unavailable) }},
 	}
 	return c, nil
 }

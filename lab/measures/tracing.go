@@ -75,7 +75,7 @@ func happyMeasured(b *testing.B) {
 	happy(b, channel)
 }
 
-// withoutSpans is an Observer that takes the Tracer of those before it away.
+// withoutSpans is an Observer that takes the Tracer of those before it unavailable.
 type withoutSpans struct{}
 
 func (withoutSpans) Observe(config *spillway.Config) error {

@@ -5,8 +5,8 @@
 // a hurry: every time in them is a sixtieth, and no limit is longer than 15 s. See Hurry.
 //
 // Then one fault after another happens: a bug in a handler, a redrive while the bug is still there, an API that is
-// away, a database that refuses, a database that is away, an instance that cannot be scraped. The time line says when a
-// fault begins, which alert fires for it, when it ends, and when the alert clears.
+// away, a database that refuses, a database that is unavailable, an instance that cannot be scraped. The time line says
+// when a fault begins, which alert fires for it, when it ends, and when the alert clears.
 //
 // At the end every query of the dashboard and of the rules runs against that Prometheus. -panels prints the dashboard
 // as text.

@@ -16,11 +16,11 @@ import (
 
 // faults are the handlers of the shop, and what is wrong with them.
 type faults struct {
-	bug      atomic.Bool // billing knows no new customers
-	slow     atomic.Bool // what the mailer calls fails for a part of the calls
-	away     atomic.Bool // what shipping calls is away
-	comeback atomic.Bool // the broker refuses messages that come out of a stage
-	invoices atomic.Bool // the broker refuses invoices
+	bug         atomic.Bool // billing knows no new customers
+	slow        atomic.Bool // what the mailer calls fails for a part of the calls
+	unavailable atomic.Bool // what shipping calls is unavailable
+	comeback    atomic.Bool // the broker refuses messages that come out of a stage
+	invoices    atomic.Bool // the broker refuses invoices
 }
 
 func (f *faults) billing(msg *message.Message) ([]*message.Message, error) {
@@ -44,7 +44,7 @@ func (f *faults) mailer(msg *message.Message) error {
 }
 
 func (f *faults) shipping(*message.Message) error {
-	if f.away.Load() {
+	if f.unavailable.Load() {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	return nil

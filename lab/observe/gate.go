@@ -11,7 +11,7 @@ import (
 	_ "modernc.org/sqlite" // registers "sqlite"
 )
 
-// gate is a SQLite file that can be away, as a database server can: while it is shut, connections are refused.
+// gate is a SQLite file that can be unavailable, as a database server can: while it is shut, connections are refused.
 type gate struct {
 	file driver.Driver
 	name string
@@ -28,7 +28,7 @@ func openGate(name string) (*gate, *sql.DB, error) {
 }
 
 // away is the error while the gate is shut, or nil.
-func (g *gate) away() error {
+func (g *gate) unavailable() error {
 	if !g.shut.Load() {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (g *gate) Driver() driver.Driver { return g.file }
 
 // Connect opens a connection.
 func (g *gate) Connect(context.Context) (driver.Conn, error) {
-	if err := g.away(); err != nil {
+	if err := g.unavailable(); err != nil {
 		return nil, err
 	}
 	c, err := g.file.Open(g.name)
@@ -66,40 +66,40 @@ type gated struct {
 }
 
 // IsValid reports whether the pool may keep the connection.
-func (c *gated) IsValid() bool { return c.gate.away() == nil }
+func (c *gated) IsValid() bool { return c.gate.unavailable() == nil }
 
 func (c *gated) ResetSession(context.Context) error {
-	if c.gate.away() != nil {
+	if c.gate.unavailable() != nil {
 		return driver.ErrBadConn
 	}
 	return nil
 }
 
-func (c *gated) Ping(context.Context) error { return c.gate.away() }
+func (c *gated) Ping(context.Context) error { return c.gate.unavailable() }
 
 func (c *gated) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	if err := c.gate.away(); err != nil {
+	if err := c.gate.unavailable(); err != nil {
 		return nil, err
 	}
 	return c.connection.BeginTx(ctx, opts)
 }
 
 func (c *gated) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.gate.away(); err != nil {
+	if err := c.gate.unavailable(); err != nil {
 		return nil, err
 	}
 	return c.connection.PrepareContext(ctx, query)
 }
 
 func (c *gated) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.gate.away(); err != nil {
+	if err := c.gate.unavailable(); err != nil {
 		return nil, err
 	}
 	return c.connection.ExecContext(ctx, query, args)
 }
 
 func (c *gated) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.gate.away(); err != nil {
+	if err := c.gate.unavailable(); err != nil {
 		return nil, err
 	}
 	return c.connection.QueryContext(ctx, query, args)

@@ -83,7 +83,7 @@ func run(ctx context.Context, limit time.Duration, panels bool) (result Result, 
 		fmt.Errorf("the demo has had its %s: give a longer -limit", limit))
 	defer cancel()
 	w := newWatch(os.Stderr, server)
-	err = beside(ctx, func(ctx context.Context) error { return (&story{shop: s, watch: w}).tell(ctx) }, s.traffic,
+	err = beside(ctx, func(ctx context.Context) error { return (&history{shop: s, watch: w}).tell(ctx) }, s.traffic,
 		w.run)
 	result.Seconds = float64(time.Since(w.start).Round(100*time.Millisecond).Milliseconds()) / 1000
 	for _, name := range names() {

@@ -32,9 +32,9 @@ func TestHurry(t *testing.T) {
 func TestComplete(t *testing.T) {
 	shop := &shop{}
 	shop.one = &instance{}
-	s := &story{shop: shop}
+	s := &history{shop: shop}
 	played := "SpillwayNewCause SpillwayLettersArriveFaster SpillwayOldestLetterTooOld SpillwayRedrivenFailAgain SpillwayCampaignStopped " +
-		"SpillwayLettersQuarantined SpillwaySourceUnreachable SpillwayStoreAway SpillwayInstanceDown SpillwaySeriesAbsent" // in bug and tell
+		"SpillwayLettersQuarantined SpillwaySourceUnreachable SpillwayStoreUnavailable SpillwayInstanceDown SpillwaySeriesAbsent" // in bug and tell
 	for _, f := range append(s.handlers(), s.databases()...) {
 		played += " " + strings.Join(f.alerts, " ")
 	}
@@ -52,7 +52,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The shop runs: each topic is handled, and a page has the metrics of its instance until it is away.
+// The shop runs: each topic is handled, and a page has the metrics of its instance until it is unavailable.
 func TestShop(t *testing.T) {
 	s := testkit.Must(openShop(t.Context(), t.TempDir()))
 	defer func() { testkit.NoError(t, s.close()) }()
@@ -61,11 +61,11 @@ func TestShop(t *testing.T) {
 	testkit.Eventually(t, "three letters", func() bool {
 		return scrape(t, s.one.page.address, `spillway_dead_letters_total{class="permanent",handler="billing",reason="no_customer",topic="orders"} 3`)
 	})
-	s.two.page.away.Store(true)
-	testkit.Check(t, !scrape(t, s.two.page.address, "spillway_ok"), "a page that is away answers")
+	s.two.page.unavailable.Store(true)
+	testkit.Check(t, !scrape(t, s.two.page.address, "spillway_ok"), "a page that is unavailable answers")
 }
 
-// scrape reports whether a page has a text. A page that is away has none.
+// scrape reports whether a page has a text. A page that is unavailable has none.
 func scrape(t *testing.T, address, text string) bool {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -14,11 +14,11 @@ import (
 
 // page has the metrics of an instance. It can be out of reach.
 type page struct {
-	address string
-	away    atomic.Bool
-	server  *http.Server
-	ended   sync.WaitGroup
-	err     error
+	address     string
+	unavailable atomic.Bool
+	server      *http.Server
+	ended       sync.WaitGroup
+	err         error
 }
 
 func openPage(registry *prometheus.Registry) (*page, error) {
@@ -30,7 +30,7 @@ func openPage(registry *prometheus.Registry) (*page, error) {
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	p.server = &http.Server{ReadHeaderTimeout: 10 * time.Second,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if p.away.Load() {
+			if p.unavailable.Load() {
 				panic(http.ErrAbortHandler) // the connection ends without an answer
 			}
 			metrics.ServeHTTP(w, r)

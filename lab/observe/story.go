@@ -18,7 +18,7 @@ import (
 )
 
 // story is what happens to the shop.
-type story struct {
+type history struct {
 	shop  *shop
 	watch *watch
 }
@@ -30,7 +30,7 @@ type fault struct {
 	alerts       []string
 }
 
-func (s *story) play(ctx context.Context, f fault) error {
+func (s *history) play(ctx context.Context, f fault) error {
 	s.watch.forget(f.alerts...)
 	s.watch.say("fault", f.begins)
 	if err := f.begin(ctx); err != nil {
@@ -78,7 +78,7 @@ func beside(ctx context.Context, call func(context.Context) error, others ...fun
 }
 
 // plays returns what plays each of these faults.
-func (s *story) plays(faults []fault) (calls []func(context.Context) error) {
+func (s *history) plays(faults []fault) (calls []func(context.Context) error) {
 	for _, f := range faults {
 		calls = append(calls, func(ctx context.Context) error { return s.play(ctx, f) })
 	}
@@ -86,7 +86,7 @@ func (s *story) plays(faults []fault) (calls []func(context.Context) error) {
 }
 
 // tell lets everything go wrong, and waits until all is well again.
-func (s *story) tell(ctx context.Context) error {
+func (s *history) tell(ctx context.Context) error {
 	s.watch.say("", "all is well; the rules compare with what was a quarter of an hour ago, which is 15 s here")
 	select {
 	case <-time.After(20 * time.Second):
@@ -98,10 +98,10 @@ func (s *story) tell(ctx context.Context) error {
 		return err
 	}
 	if err := s.play(ctx, fault{
-		"the database is away", "the database is back",
+		"the database is unavailable", "the database is back",
 		func(context.Context) error { s.shop.gate.shut.Store(true); return nil },
 		func(context.Context) error { s.shop.gate.shut.Store(false); return nil },
-		[]string{"SpillwaySourceUnreachable", "SpillwayStoreAway"},
+		[]string{"SpillwaySourceUnreachable", "SpillwayStoreUnavailable"},
 	}); err != nil {
 		return err
 	}
@@ -113,8 +113,16 @@ func (s *story) tell(ctx context.Context) error {
 	}
 	if err := s.play(ctx, fault{
 		"no instance can be scraped", "the instances can be scraped",
-		func(context.Context) error { one.page.away.Store(true); two.page.away.Store(true); return nil },
-		func(context.Context) error { one.page.away.Store(false); two.page.away.Store(false); return nil },
+		func(context.Context) error {
+			one.page.unavailable.Store(true)
+			two.page.unavailable.Store(true)
+			return nil
+		},
+		func(context.Context) error {
+			one.page.unavailable.Store(false)
+			two.page.unavailable.Store(false)
+			return nil
+		},
 		[]string{"SpillwayInstanceDown", "SpillwaySeriesAbsent"},
 	}); err != nil {
 		return err
@@ -128,17 +136,17 @@ func set(to interface{ Store(bool) }, value bool) func(context.Context) error {
 }
 
 // exec returns a function that runs a statement.
-func (s *story) exec(statement string) func(context.Context) error {
+func (s *history) exec(statement string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := s.shop.db.ExecContext(ctx, statement)
 		return err
 	}
 }
 
-func (s *story) handlers() []fault {
+func (s *history) handlers() []fault {
 	f, shop := &s.shop.faults, s.shop
 	return []fault{
-		{"what shipping calls is away", "what shipping calls is back", set(&f.away, true), set(&f.away, false),
+		{"what shipping calls is unavailable", "what shipping calls is back", set(&f.unavailable, true), set(&f.unavailable, false),
 			[]string{"SpillwayBreakerOpenTooLong"}},
 		{"what the mailer calls fails for 45 % of the calls", "what the mailer calls is well again", set(&f.slow, true),
 			set(&f.slow, false), []string{"SpillwayRetryBudgetSpent"}},
@@ -160,7 +168,7 @@ func (s *story) handlers() []fault {
 }
 
 // databases are faults of tables, and no outage.
-func (s *story) databases() []fault {
+func (s *history) databases() []fault {
 	return []fault{
 		{"the table of letters takes no letter of the mailer", "the table takes them",
 			func(ctx context.Context) error {
@@ -184,7 +192,7 @@ func (s *story) databases() []fault {
 }
 
 // leaveParked parks messages of two keys, as an instance with Ordered does.
-func (s *story) leaveParked(ctx context.Context) error {
+func (s *history) leaveParked(ctx context.Context) error {
 	parked, err := sequence.NewStore(ctx, s.shop.db, "shop")
 	if err != nil {
 		return err
@@ -204,7 +212,7 @@ func (s *story) leaveParked(ctx context.Context) error {
 }
 
 // bug is a bug in a handler, and a person who redrives too early.
-func (s *story) bug(ctx context.Context) error {
+func (s *history) bug(ctx context.Context) error {
 	customers := letters.Filter{Reasons: []string{"no_customer"}}
 	return s.play(ctx, fault{"billing knows no new customers, and 40 orders are of some", "billing knows new customers",
 		func(ctx context.Context) error {
@@ -239,14 +247,14 @@ func (s *story) bug(ctx context.Context) error {
 }
 
 // redrive redrives letters by these rules, as the command line does, but counted.
-func (s *story) redrive(ctx context.Context, rules redrive.Rules) error {
+func (s *history) redrive(ctx context.Context, rules redrive.Rules) error {
 	rules.Allow, rules.By, rules.Hooks = topics, "ann", s.shop.one.metrics.Redrives(redrive.Hooks{})
 	_, err := redrive.Drain(ctx, s.shop.one.channel.Letters(), open{s.shop.broker}, redrive.DrainConfig{Rules: rules})
 	return err
 }
 
 // drain discards the letters whose messages are of no use, and redrives all others, now that all is repaired.
-func (s *story) drain(ctx context.Context) error {
+func (s *history) drain(ctx context.Context) error {
 	s.watch.say("repair", "mails without an address, and parcels that end the process, are discarded; all other letters "+
 		"are redriven")
 	for {

@@ -28,7 +28,7 @@ func TestAloneWithStages(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
-		s.service.set(awayFor("poison"))
+		s.service.set(unavailableFor("poison"))
 		began := time.Now()
 		for n := range 3 {
 			s.deliver(t.Context(), h, fmt.Sprint("poison ", n))
@@ -59,7 +59,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 		}
 		for outage := range 3 {
 			first, next := fmt.Sprint("first ", outage), fmt.Sprint("next ", outage)
-			s.service.fail(errAway)
+			s.service.fail(errUnavailable)
 			time.AfterFunc(6*time.Second, func() { s.service.fail(nil) })
 			testkit.Require(t, !one(first), "%v  was counted, or handled in the outage", first)
 			for !one(next) {
@@ -70,7 +70,7 @@ func TestHoldThatEndsIsNoBlame(t *testing.T) {
 		}
 		testkit.Check(t, len(stage)+len(counted) == 0, "staged %v, counted %v", stage, counted)
 
-		s.service.set(awayFor("poison"))
+		s.service.set(unavailableFor("poison"))
 		for deliveries := 1; !one("poison"); deliveries++ {
 			one(fmt.Sprint("good ", deliveries))
 			testkit.Require(t, deliveries != 10, "a message that fails alone is given back again and again")
@@ -83,7 +83,7 @@ func TestFewAreAlone(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
 		var stage []string
 		h := s.staged(t, &stage)
-		s.service.fail(errAway)
+		s.service.fail(errUnavailable)
 		time.AfterFunc(6*time.Hour, func() { s.service.fail(nil) })
 		for i := range 10 {
 			s.deliver(t.Context(), h, fmt.Sprint(i))
@@ -99,7 +99,7 @@ func TestAloneWithoutStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
 		s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
-		s.service.fail(errAway)
+		s.service.fail(errUnavailable)
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")
 		s.checkAllHandled(t, 1)

@@ -23,7 +23,7 @@ import (
 // opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits
 // for them.
 func (s *sim) opens(t *testing.T, n int) (wait func()) {
-	s.service.fail(errAway)
+	s.service.fail(errUnavailable)
 	h := s.handler(t)
 	var all sync.WaitGroup
 	for i := range n {
@@ -55,11 +55,11 @@ func TestPermanentProbe(t *testing.T) {
 }
 
 // Feature R12: without a message nothing happens while the breaker is open. The next message that comes is the probe.
-// If none comes for ten minutes, nothing says any more that the downstream is away.
+// If none comes for ten minutes, nothing says any more that the downstream is unavailable.
 func TestNoMessageWhileOpen(t *testing.T) {
 	simulated(t, breaker.Config{MaxHold: time.Second}, func(t *testing.T, s *sim) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s.service.fail(errAway)
+		s.service.fail(errUnavailable)
 		h := s.handler(t)
 		var all sync.WaitGroup
 		for i := range 3 {
@@ -90,10 +90,10 @@ func TestFreeze(t *testing.T) {
 			var mu sync.Mutex
 			var back, on int
 			var waited time.Duration
-			s := newSim(t, breaker.Config{Hooks: breaker.Hooks{OnWaited: func(ctx context.Context, one time.Duration, givenBack bool) {
+			s := newSim(t, breaker.Config{Hooks: breaker.Hooks{OnWaited: func(ctx context.Context, one time.Duration, requeued bool) {
 				mu.Lock()
 				defer mu.Unlock()
-				if waited += one; givenBack {
+				if waited += one; requeued {
 					back++
 				} else {
 					on++
@@ -197,7 +197,7 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 		began := time.Now()
 		s.service.set(func(string) error {
 			if time.Since(began) < 90*time.Second {
-				return classify.Away(errBoom, classify.RetryAfter(90*time.Second-time.Since(began)))
+				return classify.Unavailable(errBoom, classify.RetryAfter(90*time.Second-time.Since(began)))
 			}
 			return nil
 		})
@@ -212,7 +212,7 @@ func TestRetryAfterOfADownstream(t *testing.T) {
 // probe is due.
 func TestValve(t *testing.T) {
 	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
-		s.service.fail(errAway)
+		s.service.fail(errUnavailable)
 		time.AfterFunc(time.Minute, func() { s.service.fail(nil) })
 		valve := new(gate.Valve)
 		h := s.handler(t)
@@ -239,7 +239,7 @@ func TestValve(t *testing.T) {
 // was stopped.
 func TestProbeHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		release, answer := make(chan struct{}), errAway
+		release, answer := make(chan struct{}), errUnavailable
 		h := newBreaker(t, breaker.Config{}).Middleware(func(msg *message.Message) ([]*message.Message, error) {
 			if msg.UUID == "hangs" {
 				<-release

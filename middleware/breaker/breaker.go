@@ -19,9 +19,9 @@ import (
 // link makes the type that embeds it a part of chains.
 type link = chain.Link
 
-// Breaker holds the messages of handlers whose downstream is away. It is safe for concurrent use by any number of
-// handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Breaker has, holds
-// no message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
+// Breaker holds the messages of handlers whose downstream is unavailable. It is safe for concurrent use by any number
+// of handlers and routers. It needs no closing. A nil Breaker, which a spillway.Channel without Config.Breaker has,
+// holds no message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
 	link
 	config  Config
@@ -35,8 +35,8 @@ type Breaker struct {
 	circuits map[place]*circuit
 	freezes  map[frozen]*freeze
 
-	sharing *sharing // nil without Config.Store
-	roster  registry.Roster
+	sharing  *sharing // nil without Config.Store
+	registry registry.Registry
 }
 
 // place names a circuit.

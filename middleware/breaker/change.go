@@ -46,8 +46,8 @@ type Change struct {
 
 // Reasons why a breaker opens.
 const (
-	// ReasonAway means that errors said so in a row, with no success between them.
-	ReasonAway = "away"
+	// ReasonUnavailable means that errors said so in a row, with no success between them.
+	ReasonUnavailable = "unavailable"
 	// ReasonShare means that too large a share of messages failed.
 	ReasonShare = "share"
 	// ReasonNothing means that nothing succeeded for a whole Config.Window.

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// awayInARow is the number of failures in a row that open the breaker if each of their errors says away. One alone
-	// may be a hiccup.
-	awayInARow = 3
+	// unavailableInARow is the number of failures in a row that open the breaker if each of their errors says unavailable.
+	// One alone may be a hiccup.
+	unavailableInARow = 3
 	// maxRetryAfter is the longest retry-after of an error that the breaker waits for before a probe.
 	maxRetryAfter = 5 * time.Minute
 	// maxScopes is the number of scopes of a handler that have a state of their own.
@@ -33,14 +33,14 @@ type circuit struct {
 	breaker        *Breaker
 	handler, scope string
 
-	mu       sync.Mutex
-	retired  bool // another circuit may have its place
-	troubled bool // something failed lately
-	failedAt time.Time
-	passes   bool      // something succeeded since then
-	awayAt   time.Time // when an error last said away
-	window   window
-	doubt    doubt
+	mu            sync.Mutex
+	retired       bool // another circuit may have its place
+	troubled      bool // something failed lately
+	failedAt      time.Time
+	passes        bool      // something succeeded since then
+	unavailableAt time.Time // when an error last said unavailable
+	window        window
+	doubt         doubt
 
 	state  state
 	began  time.Time // when it left Closed
@@ -79,7 +79,7 @@ const (
 	keep                      // it waits in the queue
 	pause                     // it waits a moment, although others pass
 	nextStage                 // it goes to its next stage
-	doubtful                  // it is retried as if there were no breaker, unless one of its errors says away
+	doubtful                  // it is retried as if there were no breaker, unless one of its errors says unavailable
 )
 
 func newCircuit(b *Breaker, handler, scope string) *circuit {
@@ -149,8 +149,8 @@ func (c *circuit) failed(f *failure, now time.Time) decision {
 	p, stale := f.p, f.p.stale(c)
 	f.probe, p.probe = p.probe, false
 	c.trouble(now)
-	if f.verdict.Away {
-		c.awayAt = now
+	if f.verdict.Unavailable {
+		c.unavailableAt = now
 		return c.state.failed(c, f, stale, now)
 	}
 	c.doubt.passed = 0
@@ -160,22 +160,22 @@ func (c *circuit) failed(f *failure, now time.Time) decision {
 	return c.state.failed(c, f, stale, now)
 }
 
-// meansNothing reports whether a failure of p's message that does not say away says nothing about other messages,
-// because such errors have held the circuit for long enough. While errors say away, it counts all the same if its
-// message said so itself: an outage has many errors.
+// meansNothing reports whether a failure of p's message that does not say unavailable says nothing about other
+// messages, because such errors have held the circuit for long enough. While errors say unavailable, it counts all the
+// same if its message said so itself: an outage has many errors.
 func (c *circuit) meansNothing(p *passage, now time.Time) bool {
 	if !c.doubt.over && c.doubt.rest(c.breaker.config.Doubt, now) > 0 {
 		return false
 	}
-	return !c.saysAway(now) || !c.window.saidAway(p.of)
+	return !c.saysUnavailable(now) || !c.window.saidUnavailable(p.of)
 }
 
-// saysAway reports whether an error said away lately.
-func (c *circuit) saysAway(now time.Time) bool {
-	return !c.awayAt.IsZero() && now.Sub(c.awayAt) <= c.breaker.config.Doubt
+// saysUnavailable reports whether an error said unavailable lately.
+func (c *circuit) saysUnavailable(now time.Time) bool {
+	return !c.unavailableAt.IsZero() && now.Sub(c.unavailableAt) <= c.breaker.config.Doubt
 }
 
-// doubted lets a message go on as without a breaker. If no error says away, all messages that wait go on too.
+// doubted lets a message go on as without a breaker. If no error says unavailable, all messages that wait go on too.
 func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
 	if !stale {
 		c.state.released(c, f.probe, true, now)
@@ -184,7 +184,7 @@ func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
 		c.doubt.over = true
 		f.p.gaveUp = true
 	}
-	if c.holds() && !c.saysAway(now) {
+	if c.holds() && !c.saysUnavailable(now) {
 		c.shared.open, c.shared.until = false, now.Add(calm) // that others find the same says no more
 		c.window.newRun(now)
 		c.window.begin(now)
@@ -193,16 +193,16 @@ func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
 	return doubtful
 }
 
-// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. In the ramp less is enough: the
-// downstream was away a moment ago.
+// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. In the ramp less is enough:
+// the downstream was unavailable a moment ago.
 func (c *circuit) mayOpen(f *failure, ramps bool, now time.Time) decision {
 	config := &c.breaker.config
-	b := bar{share: config.FailureRate, messages: config.MinMessages, inARow: config.MinMessages, away: awayInARow,
+	b := bar{share: config.FailureRate, messages: config.MinMessages, inARow: config.MinMessages, unavailable: unavailableInARow,
 		window: config.Window}
 	if r, ok := c.state.(*ramping); ok {
 		b.messages, b.inARow = (config.MinMessages+1)/2, (config.MinMessages+1)/2
 		if r.passed < minRamp {
-			b.away = 1
+			b.unavailable = 1
 		}
 	}
 	blamed := c.window.note(f.p.of, f.verdict, config.Window, ramps, now)
@@ -213,7 +213,7 @@ func (c *circuit) mayOpen(f *failure, ramps bool, now time.Time) decision {
 		}
 		return keep
 	}
-	if f.verdict.Away && !blamed && !c.window.mixed() {
+	if f.verdict.Unavailable && !blamed && !c.window.mixed() {
 		return pause
 	}
 	return pass
@@ -235,12 +235,12 @@ func (c *circuit) open(reason string, f *failure, now time.Time) {
 func (c *circuit) holdOn(f *failure, now time.Time) {
 	next := &open{}
 	c.become(next, now)
-	c.doubt.hold(!f.verdict.Away, now)
+	c.doubt.hold(!f.verdict.Unavailable, now)
 	config := &c.breaker.config
 	c.wait = min(max(2*c.wait, config.Probe), config.MaxProbe)
 	pause := c.wait/2 + time.Duration(rand.Int64N(int64(c.wait/2)+1)) // drawn from its upper half
 	longest := maxRetryAfter
-	if !f.verdict.Away {
+	if !f.verdict.Unavailable {
 		longest = min(longest, c.doubt.rest(config.Doubt, now))
 	}
 	next.due = now.Add(max(pause, min(f.verdict.RetryAfter, longest)))
@@ -253,11 +253,11 @@ func (c *circuit) witness(f *failure, now time.Time) {
 	c.confirmed = c.confirmed || c.window.distinct >= minWitnesses
 }
 
-// probeFailed goes on with the outage. If too few messages say away, the message goes to its next stage.
+// probeFailed goes on with the outage. If too few messages say unavailable, the message goes to its next stage.
 func (c *circuit) probeFailed(f *failure, now time.Time) decision {
 	c.cause = f.err
 	c.shared.open = false // this instance knows by itself
-	if f.verdict.Away && !c.confirmed && now.Sub(c.unproven) >= c.breaker.config.Doubt {
+	if f.verdict.Unavailable && !c.confirmed && now.Sub(c.unproven) >= c.breaker.config.Doubt {
 		if f.p.later && c.mayLeave(f.p.of) {
 			c.unproven = now
 			c.probeAt(now, now)

@@ -23,9 +23,9 @@ type Config struct {
 	// nothing succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are
 	// unknown. Default: 10 s.
 	Window time.Duration
-	// Doubt is how long errors that do not say away hold messages in all. Then messages that fail with them go on as
-	// without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose
-	// errors say away, keep the breaker open. Then the one that failed goes to its next stage, counted, and another
+	// Doubt is how long errors that do not say unavailable hold messages in all. Then messages that fail with them go on
+	// as without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose
+	// errors say unavailable, keep the breaker open. Then the one that failed goes to its next stage, counted, and another
 	// message is tried. Without stages an Error line names it, and it is held on. Default: 1 minute.
 	Doubt time.Duration
 	// Probe is the wait before the first probe. Each next wait is twice as long, with jitter. Default: 250 ms.
@@ -43,9 +43,9 @@ type Config struct {
 	// of the one whose latest failure is longest ago, of those that hold no message. If all hold messages, further
 	// scopes share one state. Default: the handler has one state.
 	Scope func(*message.Message) string
-	// Store, such as that of package sqlshare, shares outages among the instances of a service: one that finds an outage opens the breakers of the others,
-	// and one whose message succeeds closes them. A freeze in the Store counts in all instances. It needs Plugin, or a
-	// spillway.Channel's Attach. Default: each instance decides for itself.
+	// Store, such as that of package sqlshare, shares outages among the instances of a service: one that finds an outage
+	// opens the breakers of the others, and one whose message succeeds closes them. A freeze in the Store counts in all
+	// instances. It needs Plugin, or a spillway.Channel's Attach. Default: each instance decides for itself.
 	Store Store
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
@@ -60,7 +60,7 @@ type Hooks struct {
 	OnChange func(Change)
 	// OnWaited is called after a message waited in the breaker, with how long. Then the message is handled, or it is
 	// requeued, uncounted. The context is the message's.
-	OnWaited func(ctx context.Context, waited time.Duration, givenBack bool)
+	OnWaited func(ctx context.Context, waited time.Duration, requeued bool)
 }
 
 func (c *Config) setDefaults() {

@@ -28,7 +28,7 @@ func (e coded) Error() string {
 }
 func (e coded) SQLState() string { return string(e) }
 
-// unmarked are errors that do not say away: unknown ones, time-outs, and those that ask for a long wait.
+// unmarked are errors that do not say unavailable: unknown ones, time-outs, and those that ask for a long wait.
 func unmarked(i int) error {
 	switch i % 4 {
 	case 0:
@@ -100,8 +100,8 @@ func TestBadDeploy(t *testing.T) {
 }
 
 // Feature R17, promise P4: whatever mixture of poison, away and success: no message is held without end unless its own
-// error says away. Those whose errors say away are all handled in the end.
-func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
+// error says unavailable. Those whose errors say unavailable are all handled in the end.
+func TestOnlyUnavailableHoldsWithoutEnd(t *testing.T) {
 	for range 6 { // on its clock rapid soon thinks that it has tried for long enough
 		synctest.Test(t, func(t *testing.T) {
 			rapid.Check(testkit.InBubble{TB: t}, func(rt *rapid.T) {
@@ -129,7 +129,7 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 						if what[id] == "both" && calls%2 == 0 {
 							return failing[id]
 						}
-						return errAway
+						return errUnavailable
 					}
 					return nil
 				})
@@ -159,8 +159,8 @@ func TestOnlyAwayHoldsWithoutEnd(t *testing.T) {
 	}
 }
 
-// Feature R17, promise P3: an outage in which half of the errors are time-outs, and the others say away, is held for as
-// long as it lasts.
+// Feature R17, promise P3: an outage in which half of the errors are time-outs, and the others say unavailable, is held
+// for as long as it lasts.
 func TestOutageWithTimeouts(t *testing.T) {
 	for _, consumers := range []int{1, 10} {
 		simulated(t, breaker.Config{MaxHold: time.Hour}, func(t *testing.T, s *sim) {
@@ -169,7 +169,7 @@ func TestOutageWithTimeouts(t *testing.T) {
 				if calls++; calls%2 == 0 {
 					return context.DeadlineExceeded
 				}
-				return errAway
+				return errUnavailable
 			})
 			time.AfterFunc(50*time.Minute, func() { s.service.fail(nil) })
 			s.consume(t, consumers, ids(50))

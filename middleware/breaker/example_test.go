@@ -24,14 +24,14 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// The downstream is away for the first two attempts. The breaker holds the message and tries again, and no error leaves
-// it.
+// The downstream is unavailable for the first two attempts. The breaker holds the message and tries again, and no error
+// leaves it.
 func ExampleBreaker_Middleware() {
 	breaker := must(breaker.New(breaker.Config{}))
 	attempts := 0
 	handle := breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		if attempts++; attempts <= 2 {
-			return nil, classify.Away(errors.New("bank: connection refused"))
+			return nil, classify.Unavailable(errors.New("bank: connection refused"))
 		}
 		return nil, nil
 	})

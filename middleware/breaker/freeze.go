@@ -52,11 +52,11 @@ func (b *Breaker) Open(handler, reason string) error {
 
 // named returns an error if no handler has the name.
 func (b *Breaker) named(method, handler string) error {
-	if handler == "" || !b.roster.Complete() || b.roster.Has(handler) {
+	if handler == "" || !b.registry.Complete() || b.registry.Has(handler) {
 		return nil
 	}
 	return fmt.Errorf("breaker: %s: no handler is named %q: use a name of %s, or \"\" for all", method,
-		boundedtext.Text(handler, 100), &b.roster)
+		boundedtext.Text(handler, 100), &b.registry)
 }
 
 // freeze begins a freeze, or changes its reason. The caller holds b.mu.

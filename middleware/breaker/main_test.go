@@ -20,8 +20,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	errBoom = errors.New("boom")
-	errAway = classify.Away(errors.New("the bank is away"))
+	errBoom        = errors.New("boom")
+	errUnavailable = classify.Unavailable(errors.New("the bank is unavailable"))
 )
 
 func newBreaker(t testing.TB, config breaker.Config) *breaker.Breaker {
@@ -73,11 +73,11 @@ func (s *service) since(at time.Time) (n int) {
 // count counts all calls.
 func (s *service) count() int { return s.since(time.Time{}) }
 
-// awayFor is the answer of a service that is away for messages whose ids have a prefix.
-func awayFor(prefix string) func(id string) error {
+// unavailableFor is the answer of a service that is unavailable for messages whose ids have a prefix.
+func unavailableFor(prefix string) func(id string) error {
 	return func(id string) error {
 		if strings.HasPrefix(id, prefix) {
-			return errAway
+			return errUnavailable
 		}
 		return nil
 	}

@@ -110,7 +110,7 @@ func (m *model) finish(id string, outcome error) {
 	synctest.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.ended[id]; open && (outcome == errAway || outcome == errBoom) && err != nil && !chain.IsAborted(err) && !m.gone[id] {
+	if err := m.ended[id]; open && (outcome == errUnavailable || outcome == errBoom) && err != nil && !chain.IsAborted(err) && !m.gone[id] {
 		m.t.Errorf("%v left the breaker while it was open", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestBreakerAgainstModel(t *testing.T) {
 				case "deliver":
 					m.deliver(t)
 				case "fail":
-					m.step(rapid.SampledFrom([]error{errAway, errBoom}).Draw(rt, "error"))
+					m.step(rapid.SampledFrom([]error{errUnavailable, errBoom}).Draw(rt, "error"))
 				case "succeed":
 					m.step(nil)
 				case "other":
@@ -226,7 +226,7 @@ func TestConcurrency(t *testing.T) {
 	var calls atomic.Int64
 	s.service.set(func(string) error {
 		if calls.Add(1)%100 < 20 {
-			return errAway
+			return errUnavailable
 		}
 		return nil
 	})

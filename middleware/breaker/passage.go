@@ -48,7 +48,7 @@ const untroubled = math.MaxUint64
 const minPause, maxPause = 50 * time.Millisecond, time.Second
 
 var (
-	errHeld  = hold.NewUnavailable("breaker: the downstream is still away; the message is requeued, uncounted")
+	errHeld  = hold.NewUnavailable("breaker: the downstream is still unavailable; the message is requeued, uncounted")
 	errAlone = errors.New("no other message failed with it")
 )
 
@@ -189,9 +189,9 @@ func (p *passage) enter() error {
 		w := c.join(p)
 		c.mu.Unlock()
 		p.breaker.tell()
-		goesOn := p.waitFor(ctx, w.goOn) || !c.leave(w) // or at the last moment
+		resumed := p.waitFor(ctx, w.goOn) || !c.leave(w) // or at the last moment
 		switch {
-		case !goesOn:
+		case !resumed:
 			return p.requeue()
 		case ctx.Err() != nil:
 			p.release(true)
@@ -271,7 +271,7 @@ func (p *passage) requeue() error {
 // dead-letter its message.
 func (p *passage) bounded(err error) error {
 	if longest := p.breaker.config.MaxProbe; p.after > longest {
-		return classify.Away(err, classify.RetryAfter(longest)) // no other error sends a message to its next stage
+		return classify.Unavailable(err, classify.RetryAfter(longest)) // no other error sends a message to its next stage
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func TestOutageProperty(t *testing.T) {
 			until := from.Add(lasts)
 			s.service.set(func(string) error {
 				if now := time.Now(); !now.Before(from) && now.Before(until) {
-					return errAway
+					return errUnavailable
 				}
 				return nil
 			})
@@ -60,7 +60,7 @@ func TestManyPoisoned(t *testing.T) {
 			}
 			s.service.set(func(id string) error {
 				if d := time.Since(began) - 2*time.Second; d > 0 && d < outage {
-					return errAway
+					return errUnavailable
 				}
 				if bad[id] {
 					return errBoom
@@ -88,7 +88,7 @@ func TestFlappingDownstream(t *testing.T) {
 			began := time.Now()
 			s.service.set(func(string) error {
 				if since := time.Since(began); since < 15*time.Second && since%(up+down) >= up {
-					return errAway
+					return errUnavailable
 				}
 				return nil
 			})

@@ -16,7 +16,7 @@ import (
 )
 
 // scoped is simulated, for a breaker whose scopes are what the ids have before a slash. The scopes whose names begin
-// with bad are away.
+// with bad are unavailable.
 func scoped(t *testing.T, test func(t *testing.T, s *sim, asked *atomic.Int64)) {
 	var asked atomic.Int64
 	simulated(t, breaker.Config{Scope: func(msg *message.Message) string {
@@ -29,7 +29,7 @@ func scoped(t *testing.T, test func(t *testing.T, s *sim, asked *atomic.Int64)) 
 // Feature R12: a scope fails alone. Messages of other scopes pass. Scopes beyond the bound share one state.
 func TestScopes(t *testing.T) {
 	scoped(t, func(t *testing.T, s *sim, _ *atomic.Int64) {
-		s.service.set(awayFor("bad"))
+		s.service.set(unavailableFor("bad"))
 		h := s.handler(t)
 		var all sync.WaitGroup
 		fail := func(scope string) {
@@ -66,7 +66,7 @@ func TestScopesAreForgotten(t *testing.T) {
 			s.deliver(t.Context(), h, fmt.Sprintf("tenant%d/message", i))
 		}
 		s.dead = map[string]error{}
-		s.service.set(awayFor("bad"))
+		s.service.set(unavailableFor("bad"))
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("bad/", i)) })

@@ -58,8 +58,8 @@ func newSharing(b *Breaker, store Store) *sharing {
 }
 
 // Plugin takes the names of the router's handlers, for Open and Close. With Config.Store it shares outages with the
-// other instances of the service, for as long as handlers of the router run. A store that is away is logged: then each
-// instance decides for itself.
+// other instances of the service, for as long as handlers of the router run. A store that is unavailable is logged:
+// then each instance decides for itself.
 func (b *Breaker) Plugin(router *message.Router) error {
 	if router == nil {
 		return errors.New("breaker: Plugin: the router is nil: check the error of message.NewRouter")
@@ -67,7 +67,7 @@ func (b *Breaker) Plugin(router *message.Router) error {
 	if b == nil {
 		return nil
 	}
-	b.roster.Join(router)
+	b.registry.Join(router)
 	if b.sharing == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (s *sharing) round(ctx context.Context) {
 	if unavailable := err != nil; unavailable != s.unavailable {
 		s.unavailable = unavailable
 		if unavailable {
-			logging.BreakerStoreAway.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
+			logging.BreakerStoreUnavailable.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
 		} else {
 			logging.BreakerStoreBack.Write(s.breaker.config.Logger, nil, nil)
 		}
@@ -204,10 +204,10 @@ const (
 
 // shared is what a circuit knows of the other instances.
 type shared struct {
-	open   bool      // only others say that the downstream is away
+	open   bool      // only others say that the downstream is unavailable
 	row    bool      // the store has this instance's outage
 	proved bool      // a message succeeded, and the others do not know yet
-	until  time.Time // others have no say: a message succeeded here while they said that the downstream is away
+	until  time.Time // others have no say: a message succeeded here while they said that the downstream is unavailable
 }
 
 // share does what the other instances say, and returns what they must know. own has the rows of this instance, and
@@ -259,7 +259,7 @@ func (c *circuit) hear(own, said bool, row Status, now time.Time) {
 	switch {
 	case c.state.name() == Closed && said && now.After(c.shared.until) && !c.shared.proved:
 		c.trouble(now)
-		c.open(ReasonShared, &failure{err: otherInstance(row), verdict: classify.Verdict{Away: true}}, now)
+		c.open(ReasonShared, &failure{err: otherInstance(row), verdict: classify.Verdict{Unavailable: true}}, now)
 		c.confirmed, c.shared.open = true, true
 	case isOpen && c.shared.open && !said, isOpen && c.shared.row && !own && !said:
 		c.shared.open, c.shared.row = false, false // another instance'c message succeeded, or that instance died

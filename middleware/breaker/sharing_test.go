@@ -91,9 +91,9 @@ func TestSharedOutage(t *testing.T) {
 		store := func() quickStore { return openStore(t, d.Open(t, address), 200*time.Millisecond) }
 		finds, hears := newInstance(t, store(), patient, &down), newInstance(t, store(), patient, &fine)
 		probes := newInstance(t, store(), breaker.Config{}, &down)
-		down.fail(errAway)
+		down.fail(errUnavailable)
 		finds.send(3)
-		finds.until(breaker.ReasonAway)
+		finds.until(breaker.ReasonUnavailable)
 		hears.until(breaker.ReasonShared)
 		probes.until(breaker.ReasonShared)
 		testkit.Equal(t, "calls in an instance that only heard of the outage", hears.calls.Load(), 0)
@@ -132,11 +132,11 @@ func TestSharedProofStands(t *testing.T) {
 			testkit.Eventually(t, statement, func() bool { _, err := db.Exec(statement); return err == nil })
 		}
 		finds := func(service string, every time.Duration) (i *instance, known func()) {
-			down.fail(errAway)
+			down.fail(errUnavailable)
 			store := quickStore{testkit.Must(sqlshare.NewStore(t.Context(), db, service)), every}
 			i = newInstance(t, store, patient, &down)
 			i.send(3)
-			i.until(breaker.ReasonAway)
+			i.until(breaker.ReasonUnavailable)
 			known = func() {
 				t.Helper()
 				testkit.Eventually(t, "the others can know", func() bool {
@@ -165,7 +165,7 @@ func TestSharedProofStands(t *testing.T) {
 			t.Helper()
 			before := len(one.log.Errors())
 			exec(`ALTER TABLE spillway_outages RENAME TO elsewhere`)
-			testkit.Eventually(t, "the store is away", func() bool { return len(one.log.Errors()) > before })
+			testkit.Eventually(t, "the store is unavailable", func() bool { return len(one.log.Errors()) > before })
 			exec(statement)
 			exec(`ALTER TABLE elsewhere RENAME TO spillway_outages`)
 		}
@@ -221,15 +221,15 @@ func TestSharedFreeze(t *testing.T) {
 	})
 }
 
-// Feature R12: while the store is away each instance decides for itself. One Error line says so.
-func TestStoreAway(t *testing.T) {
+// Feature R12: while the store is unavailable each instance decides for itself. One Error line says so.
+func TestStoreUnavailable(t *testing.T) {
 	var down service
 	db := databases.SQLite.New(t)
 	i := newInstance(t, openStore(t, db, 20*time.Millisecond), breaker.Config{}, &down)
 	testkit.Must(db.Exec(`DROP TABLE spillway_outages`))
-	down.fail(errAway)
+	down.fail(errUnavailable)
 	i.send(3)
-	i.until(breaker.ReasonAway)
+	i.until(breaker.ReasonUnavailable)
 	lines := func() int { return len(i.log.Lines(watermill.ErrorLogLevel, "store of outages does not answer")) }
 	testkit.Eventually(t, "the log says so", func() bool { return lines() == 1 })
 	down.fail(nil)

@@ -16,7 +16,7 @@ const (
 	minAttempts, minUnknown = 5, 3
 	// minWitnesses is the number of messages that confirm an outage.
 	minWitnesses = 3
-	// minMixed and mixedShare say when errors that say away are usual among successes: at least so many of the
+	// minMixed and mixedShare say when errors that say unavailable are usual among successes: at least so many of the
 	// outcomes, and one in mixedShare. maxMixed bounds how many outcomes that looks at.
 	minMixed, mixedShare, maxMixed = 10, 10, 2000
 )
@@ -36,10 +36,10 @@ type window struct {
 	run                           uint64
 	since                         time.Time
 	attempts, transient, distinct int
-	row                           int // failures that say away, in a row
-	away                          int // of distinct, those whose errors say away
+	row                           int // failures that say unavailable, in a row
+	unavailable                   int // of distinct, those whose errors say unavailable
 
-	// What said away in runs that a success ended, and what succeeded. An outage does not add to it.
+	// What said unavailable in runs that a success ended, and what succeeded. An outage does not add to it.
 	among, others int
 }
 
@@ -48,7 +48,7 @@ type record struct {
 	failed      bool
 	seen        uint64 // successes of others, when it failed
 	number, run uint64 // of the window and the run that count it
-	away        uint64 // the run that counts it as away
+	unavailable uint64 // the run that counts it as away
 }
 
 func newWindow() window { return window{messages: recent.For[record](remembered)} }
@@ -86,12 +86,12 @@ func (w *window) note(of recent.Message, verdict classify.Verdict, window time.D
 	if verdict.Class == classify.ClassTransient {
 		w.transient++
 	}
-	if verdict.Away && !blamed {
+	if verdict.Unavailable && !blamed {
 		w.row++
 	}
-	if verdict.Away && one.away != w.run {
-		one.away = w.run
-		w.away++
+	if verdict.Unavailable && one.unavailable != w.run {
+		one.unavailable = w.run
+		w.unavailable++
 	}
 	return blamed
 }
@@ -99,7 +99,7 @@ func (w *window) note(of recent.Message, verdict classify.Verdict, window time.D
 // succeeded counts a success. outage reports whether it is the first one after an outage.
 func (w *window) succeeded(of recent.Message, outage bool) {
 	if !outage {
-		w.among += w.away
+		w.among += w.unavailable
 	}
 	if w.others++; w.among+w.others > maxMixed {
 		w.among, w.others = w.among/2, w.others/2
@@ -117,7 +117,7 @@ func (w *window) succeeded(of recent.Message, outage bool) {
 	}
 }
 
-// mixed reports whether errors that say away are usual among successes: then some in a row are no outage.
+// mixed reports whether errors that say unavailable are usual among successes: then some in a row are no outage.
 func (w *window) mixed() bool {
 	return w.among >= minMixed && w.among*mixedShare >= w.among+w.others
 }
@@ -130,29 +130,29 @@ func (w *window) begin(now time.Time) {
 func (w *window) newRun(now time.Time) {
 	w.run++
 	w.since = now
-	w.attempts, w.transient, w.distinct, w.row, w.away = 0, 0, 0, 0, 0
+	w.attempts, w.transient, w.distinct, w.row, w.unavailable = 0, 0, 0, 0, 0
 }
 
-// saidAway reports whether the error of a message said away since the last success.
-func (w *window) saidAway(of recent.Message) bool {
+// saidUnavailable reports whether the error of a message said unavailable since the last success.
+func (w *window) saidUnavailable(of recent.Message) bool {
 	one := w.messages.Get(of)
-	return one != nil && one.away != 0 && one.away == w.run
+	return one != nil && one.unavailable != 0 && one.unavailable == w.run
 }
 
 // bar is what a window must reach to open the breaker.
 type bar struct {
-	share    float64
-	messages int // that share is of
-	inARow   int // messages with nothing between them
-	away     int // errors in a row that say away
-	window   time.Duration
+	share       float64
+	messages    int // that share is of
+	inARow      int // messages with nothing between them
+	unavailable int // errors in a row that say unavailable
+	window      time.Duration
 }
 
 // reason returns why the breaker must open, or "".
 func (w *window) reason(b bar, now time.Time) string {
 	switch all := w.failed + w.passed; {
-	case w.mixed() && w.away >= b.inARow, !w.mixed() && w.row >= b.away:
-		return ReasonAway
+	case w.mixed() && w.unavailable >= b.inARow, !w.mixed() && w.row >= b.unavailable:
+		return ReasonUnavailable
 	case all >= b.messages && float64(w.failed) >= b.share*float64(all), w.distinct >= b.inARow:
 		return ReasonShare
 	case now.Sub(w.since) >= b.window &&
@@ -162,8 +162,8 @@ func (w *window) reason(b bar, now time.Time) string {
 	return ""
 }
 
-// doubt is for how long errors that do not say away kept a circuit open. Such errors can be the messages' own, so they
-// hold messages for Config.Doubt in all. After that they say nothing about other messages.
+// doubt is for how long errors that do not say unavailable kept a circuit open. Such errors can be the messages' own,
+// so they hold messages for Config.Doubt in all. After that they say nothing about other messages.
 type doubt struct {
 	spent   time.Duration
 	holding time.Time // since when such an error keeps the circuit open, or zero

@@ -50,20 +50,20 @@ func TestEvidenceCountsMessages(t *testing.T) {
 	}
 }
 
-// Feature R12: where errors that say away are usual among successes, some in a row are no outage.
+// Feature R12: where errors that say unavailable are usual among successes, some in a row are no outage.
 func TestEvidenceMixed(t *testing.T) {
 	e, now := newWindow(), time.Now()
 	testkit.Check(t, !e.mixed(), "nothing is known")
 	for i := range 100 {
 		if i%2 == 0 {
-			e.note(of(i), classify.Verdict{Away: true}, time.Minute, false, now)
+			e.note(of(i), classify.Verdict{Unavailable: true}, time.Minute, false, now)
 		} else {
 			e.succeeded(of(i), false)
 		}
 	}
-	testkit.Check(t, e.mixed(), "half of the messages say away")
+	testkit.Check(t, e.mixed(), "half of the messages say unavailable")
 	for i := range 1000 {
 		e.succeeded(of(i), false)
 	}
-	testkit.Check(t, !e.mixed(), "one in twenty says away")
+	testkit.Check(t, !e.mixed(), "one in twenty says unavailable")
 }

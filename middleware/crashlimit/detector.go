@@ -298,7 +298,7 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
 	o.unmarked.Store(0)
 	o.on.Store(true)
-	logging.CrashStoreAway.Write(logger, err, nil)
+	logging.CrashStoreUnavailable.Write(logger, err, nil)
 }
 
 // answered notes that the store did all that a beat asked.

@@ -45,7 +45,7 @@
 //   - An orderly end. When the router's last handler has received its last message, no new marks are left. The marks of
 //     open deliveries are removed before Router.Run returns. So a handler that outlasts the router's CloseTimeout does
 //     not count, even if it ends the process meanwhile. Its message is then delivered once more than Max says. If the
-//     process is killed before the marks are removed, or the database is away then, they count.
+//     process is killed before the marks are removed, or the database is unavailable then, they count.
 //
 // Counting starts when the first crash is detected: at once by a process that starts, and after three heartbeats by
 // processes that run. So a deadly message ends Max + 1 processes if each is started again. Deadly messages that come
@@ -94,7 +94,8 @@
 //     still live are not waited for and do not count, and marks of a refused one go with the heartbeat after its ack.
 //     So a deadly one may end some processes more. Each process counts once. A message that is handled twice at the same time in one
 //     process has one mark.
-//   - It remembers at most 1,024 marks that it could not remove because the database was away. It remembers as many of
+//   - It remembers at most 1,024 marks that it could not remove because the database was unavailable. It remembers as
+//     many of
 //     refused messages. The first that is forgotten is logged. A forgotten mark counts until the message is handled to
 //     the end again, or for 30 days. The limit follows at most 1,024 messages whose outputs are being published.
 //   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark

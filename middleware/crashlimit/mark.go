@@ -225,7 +225,7 @@ type refused struct {
 	until time.Time
 }
 
-// most bounds each kind of removal, so that a store that is away costs no more memory than this. What is more is
+// most bounds each kind of removal, so that a store that is unavailable costs no more memory than this. What is more is
 // dropped, and that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it
 // after keepMarks.
 const most = 1024

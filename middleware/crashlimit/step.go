@@ -65,8 +65,8 @@ type visit struct {
 	slot  slot
 	share *share // in that mark, or nil
 	// turned says that a suspect had its turn to run alone.
-	turned bool
-	told   bool // OnUnfinished was called
+	turned   bool
+	notified bool // OnUnfinished was called
 }
 
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
@@ -169,8 +169,8 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 	if v.mark.content { // as a rule these are other messages, in processes that live
 		f.unknown = 0
 	}
-	if f.dead > 0 && !v.told {
-		v.told = true
+	if f.dead > 0 && !v.notified {
+		v.notified = true
 		l.unfinished(c, v.mark, f.dead)
 	}
 	switch {

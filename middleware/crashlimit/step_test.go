@@ -45,9 +45,9 @@ func (f *fake) marksOf(id string) int {
 // letter; when the message is acked it starts anew.
 func TestExceeded(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		var told, unfinished []Unfinished
+		var notified, unfinished []Unfinished
 		l := afterCrash(t, f, options{Config: Config{Max: 2, Hooks: Hooks{
-			OnExceeded:   func(_ context.Context, u Unfinished) { told = append(told, u); panic("hook") },
+			OnExceeded:   func(_ context.Context, u Unfinished) { notified = append(notified, u); panic("hook") },
 			OnUnfinished: func(_ context.Context, u Unfinished) { unfinished = append(unfinished, u); panic("hook") },
 		}}})
 		calls := 0
@@ -65,8 +65,8 @@ func TestExceeded(t *testing.T) {
 				tick(1)
 			}
 		}
-		testkit.Check(t, calls == 0 && slices.Equal(told, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}),
-			"%d calls, told %v", calls, told)
+		testkit.Check(t, calls == 0 && slices.Equal(notified, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}),
+			"%d calls, told %v", calls, notified)
 		testkit.Check(t, slices.Equal(unfinished, []Unfinished{{"", "a", 2, false}, {"", "a", 2, false}}),
 			"unfinished %v", unfinished)
 		tick(1)
@@ -136,8 +136,8 @@ func TestDelivered(t *testing.T) {
 			}
 			return len(msg.Payload), msg.UUID != "unknown"
 		}
-		var told Unfinished
-		hooks := Hooks{OnExceeded: func(_ context.Context, u Unfinished) { told = u }}
+		var notified Unfinished
+		hooks := Hooks{OnExceeded: func(_ context.Context, u Unfinished) { notified = u }}
 		for _, limit := range []int{0, 3} {
 			config := options{Config: Config{Max: limit, Delivered: count, Hooks: hooks}}
 			for name, l := range map[string]*Limit{
@@ -153,7 +153,7 @@ func TestDelivered(t *testing.T) {
 				v := verdict(err)
 				testkit.Check(t, v.Reason == classify.ReasonMaxDeliveries &&
 					strings.Contains(v.Description, fmt.Sprint(most, " are allowed")), "%s: %v", name, err)
-				testkit.Equal(t, "told", told, Unfinished{"", "back", most, true})
+				testkit.Equal(t, "told", notified, Unfinished{"", "back", most, true})
 				if name == "alone" {
 					continue
 				}

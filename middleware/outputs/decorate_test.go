@@ -136,7 +136,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 		"letter refused":        {refusals: 99, err: classify.Permanent(errBoom), dead: errBoom},
 		"one of two is refused": {refusals: 4, err: errBoom, want: 1},
 	} {
-		told := 0
+		notified := 0
 		dead := &publisher{refuse: func(string, *message.Message) error { return c.dead }}
 		o := newOutputs(t, dead, outputs.Config{Backoff: every(time.Millisecond)})
 		pub := &publisher{refuse: refusing("a", c.refusals, c.err)}
@@ -145,7 +145,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 				call.OnPublished(func() {
 					testkit.Check(t, len(pub.ids()) >= 2,
 						"%s: told before the outputs %q were accepted", name, pub.ids())
-					told++
+					notified++
 				})
 				return next(call)
 			}
@@ -154,7 +154,7 @@ func TestOutputsTellOfPublishing(t *testing.T) {
 		out := testkit.Must(chain.Enter(chain.StepOf(o), asks)(producing("a", "b"))(msg))
 		err := decorate(t, o, pub).Publish("invoices", out...)
 		testkit.Check(t, (err != nil) == (c.dead != nil) && (err == nil || msg.Equals(newMessage("1"))), "%s: %v of %v", name, err, msg)
-		testkit.Check(t, told == c.want, "%s: told %d times", name, told)
+		testkit.Check(t, notified == c.want, "%s: told %d times", name, notified)
 	}
 }
 

@@ -5,9 +5,9 @@
 //	router.AddPublisherDecorators(outputs.Decorate) // before any other decorator
 //
 // Outputs of a handler that failed are not published. If an output cannot be published, its source is dead-lettered
-// after bounded attempts, with reason output_undeliverable, and the handler does not run again for it. Outputs that were
-// refused together are published again one by one, with the same ids. So a source that is dead-lettered for one output
-// may have had others published. Without this package the router nacks the source, without end.
+// after bounded attempts, with reason output_undeliverable, and the handler does not run again for it. Outputs that
+// were refused together are published again one by one, with the same ids. So a source that is dead-lettered for one
+// output may have had others published. Without this package the router nacks the source, without end.
 package outputs
 
 import (
@@ -38,13 +38,14 @@ type Config struct {
 	//   - A permanent or invalid error ends the attempts at once. So does a deadline of the source within a second after
 	//     the next wait.
 	//   - Outputs that were refused together are then published one by one, and each counts for itself.
-	//   - An attempt that fails because the broker is away does not count. Neither does one that the broker nacks, or does
+	//   - An attempt that fails because the broker is unavailable does not count. Neither does one that the broker nacks,
+	//   or does
 	//     not confirm in time. If it confirms nothing for five minutes, the attempts of one source in each further five
 	//     minutes count.
 	Attempts int
-	// MaxHold is how long a source is held at most while the broker of its outputs is away. Then the source is given
-	// back, uncounted, and its handler runs again. It is never held for longer than its adapter allows, or than half of
-	// a known redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with wmkafka's
+	// MaxHold is how long a source is held at most while the broker of its outputs is unavailable. Then the source is
+	// given back, uncounted, and its handler runs again. It is never held for longer than its adapter allows, or than half
+	// of a known redelivery time of its broker: see stages.Config.Subscriber. Default: that time (with wmkafka's
 	// Subscriber 24 hours, with wmamqp's 15 minutes), or 20 s if nothing is known.
 	MaxHold time.Duration
 	// Backoff says how long to wait between attempts, while the source is held. A retry-after is honoured up to 30 s.
@@ -67,8 +68,8 @@ func backoffOf(c *Config) *intervals.Backoff { return (*intervals.Backoff)(&c.Ba
 //
 // Outputs ties each produced message to its source. Its decorator around the handler's publisher tries again, and at
 // last dead-letters the source with reason output_undeliverable, so that the messages behind it go on. While the broker
-// of the outputs is away, the source is held, and requeued at last. Outputs also removes metadata about the source's
-// failures and redrives that a handler copied to its outputs.
+// of the outputs is unavailable, the source is held, and requeued at last. Outputs also removes metadata about the
+// source's failures and redrives that a handler copied to its outputs.
 type Outputs struct {
 	link
 	queue  *poison.Queue
@@ -149,7 +150,7 @@ func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 		return nil, nil
 	}
 	broker := outage.New(outage.Config{Name: "outputs: the publisher of outputs", MaxHold: o.config.MaxHold,
-		Away: brokerAway, Lost: outage.Lost, Nacked: outage.Nacked, Logger: o.config.Logger})
+		Unavailable: brokerUnavailable, Lost: outage.Lost, Nacked: outage.Nacked, Logger: o.config.Logger})
 	return &outputPublisher{Publisher: pub, outputs: o, broker: broker}, nil
 }
 
@@ -178,5 +179,6 @@ func tieOf(messages []*message.Message) *tie {
 	return nil
 }
 
-// brokerAway reports whether err says that the broker of outputs is away. A missing topic is an error of the output.
-func brokerAway(err error) bool { return outage.Away(err) && !outage.NoPlace(err) }
+// brokerUnavailable reports whether err says that the broker of outputs is unavailable. A missing topic is an error of
+// the output.
+func brokerUnavailable(err error) bool { return outage.Unavailable(err) && !outage.NoPlace(err) }

@@ -157,16 +157,16 @@ func TestPublisherPanics(t *testing.T) {
 // Feature D15: hooks are called for each refusal, and one that panics is contained and logged.
 func TestOutputHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logger, told := watermill.NewCaptureLogger(), 0
+		logger, notified := watermill.NewCaptureLogger(), 0
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 2, errBoom)}
 		o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
-			told++
+			notified++
 			panic(err)
 		}})
 		err := route(o, decorate(t, o, pub), newMessage("1"), producing("a"))
 		errorsLogged := len(logger.Captured()[watermill.ErrorLogLevel])
-		testkit.Require(t, err == nil && told == 2 && errorsLogged == 4,
-			"told %d times, logged %d errors, got %v", told, errorsLogged, err)
+		testkit.Require(t, err == nil && notified == 2 && errorsLogged == 4,
+			"told %d times, logged %d errors, got %v", notified, errorsLogged, err)
 	})
 }
 

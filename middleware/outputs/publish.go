@@ -163,8 +163,8 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 	}
 }
 
-// during publishes, and holds the source while the broker is away. A publisher that the router closed under its handler
-// is not away: insist settles that.
+// during publishes, and holds the source while the broker is unavailable. A publisher that the router closed under its
+// handler is not unavailable: insist settles that.
 func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 	return p.broker.Do(c.PlaceContext(), c, func() error {
 		err := safecall.Call("publisher", publish)

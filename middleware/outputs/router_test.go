@@ -97,17 +97,17 @@ func TestRouterClosesWhileRetrying(t *testing.T) {
 		"%d letters, the source is %v %q", len(dead.ids()), msg.Metadata, msg.Payload)
 }
 
-// Feature D15, promises P3, P4, decisions 13, 21: sources are held through an outage of their outputs' broker, and nacks
-// of minutes cost none. A queue full for good costs one in five minutes. The log has one Error for the outage.
+// Feature D15, promises P3, P4, decisions 13, 21: sources are held through an outage of their outputs' broker, and
+// nacks of minutes cost none. A queue full for good costs one in five minutes. The log has one Error for the outage.
 func TestOutputsThroughAnOutage(t *testing.T) {
-	away := fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
+	unavailable := fmt.Errorf("publish: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
 	for name, row := range map[string]struct {
-		refusal   error
-		lasts     time.Duration
-		letters   int
-		givenBack bool
+		refusal  error
+		lasts    time.Duration
+		letters  int
+		requeued bool
 	}{
-		"away":               {away, 14 * time.Second, 0, false},
+		"away":               {unavailable, 14 * time.Second, 0, false},
 		"nacks for minutes":  {outage.NewNack("nack"), 4 * time.Minute, 0, true},
 		"nacks for too long": {outage.NewNack("nack"), 16 * time.Minute, 3, true},
 	} {
@@ -127,7 +127,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 					all.Go(func() {
 						h := producing("a"+strconv.Itoa(i), "b"+strconv.Itoa(i))
 						err := route(o, decorated, newMessage(strconv.Itoa(i)), h)
-						for ; aborted(err) && row.givenBack; err = route(o, decorated, newMessage(strconv.Itoa(i)), h) {
+						for ; aborted(err) && row.requeued; err = route(o, decorated, newMessage(strconv.Itoa(i)), h) {
 							time.Sleep(10 * time.Millisecond)
 						}
 						testkit.Check(t, err == nil, "%v", err)

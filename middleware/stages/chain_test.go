@@ -121,7 +121,7 @@ func TestStagesMasks(t *testing.T) {
 		if again[poison.KeyFailureStack] != "" || strings.Contains(letter.Failure.Description+letter.Failure.History[0].Error, "4711") {
 			t.Errorf("letter %+v", letter.Failure)
 		}
-		told := log.count("card **** refused") == 1 && log.count("message_id:1") == 1 && log.count("4711") == 0
-		testkit.Check(t, told, "%q", log.all())
+		notified := log.count("card **** refused") == 1 && log.count("message_id:1") == 1 && log.count("4711") == 0
+		testkit.Check(t, notified, "%q", log.all())
 	})
 }

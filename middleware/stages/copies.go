@@ -50,7 +50,7 @@ type outcome int
 const (
 	abandoned outcome = iota // its context ended: its ack, if there is one, may not have reached the broker
 	acked
-	givenBack
+	requeued
 )
 
 // enter notes that a message is held. If a copy of it is held, or was acked, enter returns that copy, or how long it

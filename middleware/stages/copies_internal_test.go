@@ -100,7 +100,7 @@ func TestCopiesMemory(t *testing.T) {
 		known := func(n uint64) bool {
 			own, _, waited, wasAcked := c.enter(identity{n, n})
 			if own != nil {
-				c.leave(identity{n, n}, own, givenBack, 0, true)
+				c.leave(identity{n, n}, own, requeued, 0, true)
 			}
 			return wasAcked && waited == time.Second
 		}

@@ -26,8 +26,8 @@ func (n *note) stages(id string) map[int]int {
 	return by
 }
 
-// Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, also with two instances, a
-// message is handled once in each stage, and becomes one letter.
+// Feature R5b: whatever the broker's redelivery time, its client and what its subscriber says, also with two instances,
+// a message is handled once in each stage, and becomes one letter.
 func TestRedeliveryProperty(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		durations := func(what string, of ...time.Duration) time.Duration { return rapid.SampledFrom(of).Draw(rt, what) }
@@ -120,8 +120,8 @@ func TestProducersDuplicates(t *testing.T) {
 					s.stop()
 					testkit.Check(t, fmt.Sprint(n.stages(id)) == "map[0:2 1:2 2:2]" && s.letters.n == 2 && p.Copies() != 0,
 						"handled %v, %d letters, %d copies", n.stages(id), s.letters.n, p.Copies())
-					told := log.count("delivered a message again that is held")
-					testkit.Check(t, told == log.count("RedeliveryTime") && told == 2, "of two stages: %q", log.all())
+					notified := log.count("delivered a message again that is held")
+					testkit.Check(t, notified == log.count("RedeliveryTime") && notified == 2, "of two stages: %q", log.all())
 				})
 			})
 		}

@@ -35,8 +35,8 @@
 //
 // If a stage does not take a message, the message is requeued to its live topic, uncounted. If that lasts for five
 // minutes while the stage takes other messages, the message is dead-lettered. If the stage takes none, one message in
-// five minutes is dead-lettered, and none while the broker or store is away. A message that the publisher can never
-// accept is dead-lettered at once.
+// five minutes is dead-lettered, and none while the broker or store is unavailable. A message that the publisher can
+// never accept is dead-lettered at once.
 //
 // With a Store, messages wait in a table instead of topics. Each waits for exactly its time, on any pub/sub. On a SQL
 // pub/sub, use a Store: there a message that waits in a topic holds a transaction open.

@@ -24,19 +24,19 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// A payment provider is away. The order waits in a topic of its own, while the next one is billed.
+// A payment provider is unavailable. The order waits in a topic of its own, while the next one is billed.
 func ExampleStages() {
 	pubsub := func() *gochannel.GoChannel { // one for each: the router closes a handler's
 		return gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
 	}
-	told := make(chan string)
+	notified := make(chan string)
 	orders, waiting, dead := pubsub(), pubsub(), pubsub()
 	queue := must(poison.NewQueue(dead, poison.QueueConfig{}))
 	later := must(stages.New(queue, stages.Config{
 		Publisher:  waiting,
 		Subscriber: func(topic, group string) (message.Subscriber, error) { return waiting, nil },
 		Stages:     stages.Delays(300*time.Millisecond, time.Minute),
-		Hooks:      stages.Hooks{OnStage: func(_ context.Context, s stages.Waiting) { told <- "order waits in " + s.StageTopic }},
+		Hooks:      stages.Hooks{OnStage: func(_ context.Context, s stages.Waiting) { notified <- "order waits in " + s.StageTopic }},
 	}))
 	router := must(message.NewRouter(message.RouterConfig{}, watermill.NopLogger{}))
 	router.AddMiddleware(queue.Middleware, later.Middleware, middleware.Recover)
@@ -44,9 +44,9 @@ func ExampleStages() {
 
 	must(later.AddConsumerHandler(router, "billing", "orders", orders, func(msg *message.Message) error {
 		if msg.UUID == "order-1" && msg.Metadata.Get(poison.KeyRetryStage) == "" {
-			return errors.New("provider is away")
+			return errors.New("provider is unavailable")
 		}
-		told <- msg.UUID + " is billed"
+		notified <- msg.UUID + " is billed"
 		return nil
 	}))
 	go func() { _ = router.Run(context.Background()) }()
@@ -56,9 +56,9 @@ func ExampleStages() {
 		if err := orders.Publish("orders", message.NewMessage(id, nil)); err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(<-told)
+		fmt.Println(<-notified)
 	}
-	fmt.Println(<-told)
+	fmt.Println(<-notified)
 	_ = router.Close()
 	// Output:
 	// order waits in orders.billing.retry.300ms

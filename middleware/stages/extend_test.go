@@ -46,7 +46,7 @@ func (h *listing) ListWaiting(_ context.Context, prefix string) (map[string]int,
 // none that a handler here has, also retired. The search follows the names of the scheme. Where stage topics are not
 // named as their groups are, a Lister would take them all for abandoned: it is not asked.
 func TestStagesTellOfTheAbandoned(t *testing.T) {
-	const told = "no handler of this process"
+	const notified = "no handler of this process"
 	for name, row := range map[string]struct {
 		naming  naming.Scheme
 		waiting map[string]int
@@ -56,10 +56,10 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 		"defaults": {naming.Scheme{}, map[string]int{
 			"orders.billing.retry.1s": 5, "orders.billing.retry.7s": 6, "orders.billing.retry.9m": 7, "orders.gone.retry.1s": 8, "orders.gone.retry.2s": 0,
 			"orders.dlq": 9, "parcels.x.retry.1s": 1,
-		}, map[string]int{told: 2, "orders.billing.retry.9m": 1, "messages:8": 1, "The search for messages": 1}, 3},
+		}, map[string]int{notified: 2, "orders.billing.retry.9m": 1, "messages:8": 1, "The search for messages": 1}, 3},
 		"another style": {naming.Scheme{Style: naming.NATS}, map[string]int{
 			"orders--billing-retry-1s": 5, "orders--billing-retry-9m": 7, "orders--gone-retry": 8, "orders-dlq": 9, "orders--billing-retries": 1,
-		}, map[string]int{told: 2, "orders--billing-retry-9m": 1, "messages:8": 1}, 2},
+		}, map[string]int{notified: 2, "orders--billing-retry-9m": 1, "messages:8": 1}, 2},
 		"named otherwise than groups": {perTopic, map[string]int{"orders.retry.9m": 7}, nil, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
-// Feature R12: a downstream is away for hours when messages come out of their stage. They wait, and count nothing.
-// Neither a message that is held by the breaker, nor one that waits for room, is held for longer than its broker
-// allows, such as RabbitMQ's consumer_timeout.
+// Feature R12: a downstream is unavailable for hours when messages come out of their stage. They wait, and count
+// nothing. Neither a message that is held by the breaker, nor one that waits for room, is held for longer than its
+// broker allows, such as RabbitMQ's consumer_timeout.
 func TestOutageOfHours(t *testing.T) {
 	const from, until = 5 * time.Minute, 3 * time.Hour
 	for name, row := range map[string]struct {
@@ -48,7 +48,7 @@ func TestOutageOfHours(t *testing.T) {
 				}
 				s.router.AddMiddleware(chain.EnterParts(newQueue(s, s.letters), s.stages, newRetry(s, middleware.RetryConfig{}), outages, chain.Recover))
 				s.router.AddPlugin(s.stages.Plugin)
-				var calls atomic.Int64 // while the downstream is away
+				var calls atomic.Int64 // while the downstream is unavailable
 				done, start := newNote(), time.Now()
 				s.handle("billing", "orders", func(msg *message.Message) error {
 					switch since := time.Since(start); {
@@ -56,7 +56,7 @@ func TestOutageOfHours(t *testing.T) {
 						return errBoom
 					case since < until:
 						calls.Add(1)
-						return classify.Away(errBoom)
+						return classify.Unavailable(errBoom)
 					}
 					done.add(msg)
 					return nil
@@ -73,7 +73,7 @@ func TestOutageOfHours(t *testing.T) {
 				}
 				testkit.Check(t, s.broker.lost <= 0, "the broker took %d messages away", s.broker.lost)
 				if n := calls.Load(); n == 0 || n > probes {
-					t.Errorf("%d calls while the downstream is away, at most %d are probes", n, probes)
+					t.Errorf("%d calls while the downstream is unavailable, at most %d are probes", n, probes)
 				}
 				for id := range done.by {
 					if one := done.of(id); len(one) != 1 || one[0].metadata["x-attempts"] != "" && one[0].metadata["x-attempts"] != "1" {

@@ -20,9 +20,9 @@ import (
 )
 
 // story is what happened, in order. It is a placing.Delivery too.
-type story chan string
+type history chan string
 
-func (s story) Placing(_ context.Context, msg *message.Message) { s <- "placing " + msg.UUID }
+func (s history) Placing(_ context.Context, msg *message.Message) { s <- "placing " + msg.UUID }
 
 // Promise P1: the subscriber learns that a message is being placed after its handler and before its stage is published
 // to. That is so for a message that comes out of a stage too, and for one that its stage refuses, whose letter is made
@@ -35,22 +35,22 @@ func TestPlacingBegins(t *testing.T) {
 		"permanent": {"handled", "placing permanent"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, told := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil), make(story, 10)
+			s, notified := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil), make(history, 10)
 			s.broker.refuses = func(topic string, msg *message.Message) error {
 				if topic == "orders" {
 					return nil
 				}
-				told <- "to " + topic
+				notified <- "to " + topic
 				if id == "refused" {
 					return classify.ErrRefused
 				}
 				return nil
 			}
 			s.router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(msg *message.Message) {
-				msg.SetContext(placing.With(msg.Context(), told))
+				msg.SetContext(placing.With(msg.Context(), notified))
 			}))
 			s.handle("billing", "orders", func(msg *message.Message) error {
-				told <- "handled"
+				notified <- "handled"
 				switch id {
 				case "good":
 					return nil
@@ -61,8 +61,8 @@ func TestPlacingBegins(t *testing.T) {
 			})
 			s.passes(time.Minute, id)
 			var all []string
-			for len(told) > 0 {
-				all = append(all, <-told)
+			for len(notified) > 0 {
+				all = append(all, <-notified)
 			}
 			testkit.Check(t, slices.Equal(all, want), "%s: %v, want %v", id, all, want)
 		})

@@ -121,16 +121,16 @@ func TestStageRoundNotTaken(t *testing.T) {
 // Conventions: hooks that panic change nothing.
 func TestStageHooksPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, told := &lines{}, make(chan string, 10)
+		log, notified := &lines{}, make(chan string, 10)
 		s := newStaging(t, stages.Config{
 			Stages: stages.Delays(time.Second, time.Minute), Jitter: -1,
 			Hooks: stages.Hooks{
 				OnStage: func(_ context.Context, e stages.Waiting) {
-					told <- fmt.Sprintln("staged", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Wait, e.Attempts, e.Verdict.Class)
+					notified <- fmt.Sprintln("staged", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Wait, e.Attempts, e.Verdict.Class)
 					panic("OnStage")
 				},
 				OnReentry: func(_ context.Context, e stages.Reentry) {
-					told <- fmt.Sprintln("again", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Late)
+					notified <- fmt.Sprintln("again", e.Handler, e.Topic, e.StageTopic, e.Stage, e.Late)
 					panic("OnReentry")
 				},
 			},
@@ -145,7 +145,7 @@ func TestStageHooksPanic(t *testing.T) {
 			"staged billing orders orders.billing.retry.1s 1 1s 1 unknown", "again billing orders orders.billing.retry.1s 1 0s",
 			"staged billing orders orders.billing.retry.1m 2 1m0s 1 unknown", "again billing orders orders.billing.retry.1m 2 0s",
 		} {
-			got := <-told
+			got := <-notified
 			testkit.Check(t, got == want+"\n", "told %q, want %q", got, want)
 		}
 	})

@@ -33,13 +33,13 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 	pause time.Duration) chain.Outcome {
 	placing.Begin(c.PlaceContext(), c.Msg)
 	if c.Gone() { // while it waited for its turn
-		return chain.Away(failure)
+		return chain.Gone(failure)
 	}
 	to, entry := h.byNumber[number-1], newEntry()
 	err := s.sink.Do(c.PlaceContext(), c, func() error {
 		return s.insist(c, func() error { return s.place(c, to, failure, number, pause, entry) })
 	})
-	if chain.IsAborted(err) { // it was held while the broker or store was away, and the outage is logged
+	if chain.IsAborted(err) { // it was held while the broker or store was unavailable, and the outage is logged
 		return chain.Outcome{Next: chain.Requeue, Why: err}
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 		backoff.WithMaxElapsedTime(0))
 	for attempt := 1; ; attempt++ {
 		err := try()
-		if err == nil || s.isTooLarge(err) || destination.IsRefused(err) || outage.Away(err) ||
+		if err == nil || s.isTooLarge(err) || destination.IsRefused(err) || outage.Unavailable(err) ||
 			attempt == stageAttempts {
 			return err
 		}
@@ -134,7 +134,7 @@ var (
 		"share the stage topic would ignore the message")
 )
 
-// refused handles a message that its stage did not take, although the stage is not away.
+// refused handles a message that its stage did not take, although the stage is not unavailable.
 func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int,
 	err error) chain.Outcome {
 	fields := logging.Fields{
@@ -142,7 +142,7 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 		logging.StageTopic: to.topic, logging.Stage: number,
 		logging.MessageID: c.Msg.UUID,
 	}
-	condemned := outage.Away(err) && c.PlaceContext().Err() == nil // others were seen to pass
+	condemned := outage.Unavailable(err) && c.PlaceContext().Err() == nil // others were seen to pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
 		logging.StageCondemned.Write(s.config.Logger, err, fields)
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}

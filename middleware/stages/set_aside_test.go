@@ -94,8 +94,8 @@ func TestStagesPassedBy(t *testing.T) {
 			if extended {
 				want = 2
 			}
-			if told := log.Errors(); len(n.of("1")) != want || len(told) != 1 || !strings.Contains(told[0].Text, "without Stages.Middleware") {
-				t.Errorf("extended %v: handled %v, told %v", extended, n.of("1"), told)
+			if notified := log.Errors(); len(n.of("1")) != want || len(notified) != 1 || !strings.Contains(notified[0].Text, "without Stages.Middleware") {
+				t.Errorf("extended %v: handled %v, told %v", extended, n.of("1"), notified)
 			}
 		})
 	}

@@ -145,7 +145,7 @@ func (w *waiter) claim(ends ending,
 		case acked:
 			msg.Ack()
 			return none, false
-		case givenBack:
+		case requeued:
 			return none, false
 		}
 	}
@@ -171,5 +171,5 @@ func outcomeOf(msg *message.Message, contexts ...context.Context) outcome {
 			return abandoned
 		}
 	}
-	return givenBack
+	return requeued
 }

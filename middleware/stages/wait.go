@@ -166,7 +166,7 @@ func (w *waiter) untilDue(ends ending, msg *message.Message, stage deadletter.St
 }
 
 // enter waits for room, and reports whether there is. There is none if the wait ends, or the message was held for as
-// long as it may be: those before it wait too, since their handler's downstream is away.
+// long as it may be: those before it wait too, since their handler's downstream is unavailable.
 func (w *waiter) enter(ends ending, msg *message.Message, arrived time.Time) bool {
 	if w.room == nil {
 		return true

@@ -19,9 +19,9 @@
 // Further letters of the cause are counted, and one notice has their number after Config.Window. A cause without a
 // letter for a whole Window is new again.
 //
-// States are the other half: an open breaker, a store that is away, letters that wait for too long or are too many, a
-// campaign that stopped itself. A state is a notice when it begins, and one when it was over for a minute. If it
-// comes back before, it goes on.
+// States are the other half: an open breaker, a store that is unavailable, letters that wait for too long or are too
+// many, a campaign that stopped itself. A state is a notice when it begins, and one when it was over for a minute. If
+// it comes back before, it goes on.
 //
 // If more than 10 causes are new within a minute, the others are counted too: that is one notice of kind
 // ManyNotices, and one with their number.
@@ -33,8 +33,8 @@
 // after about half a minute. That happens once at most, so a notice can come twice, with the same Notice.ID. Without a
 // database each process sends notices of its own.
 //
-// While that database is away, causes are counted, and sent when it is back. Each process says that the database is
-// away.
+// While that database is unavailable, causes are counted, and sent when it is back. Each process says that the database
+// is away.
 //
 // # What it costs
 //

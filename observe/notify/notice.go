@@ -36,9 +36,9 @@ const (
 	CampaignStopped Kind = "campaign_stopped"
 	// BreakerOpen says that a breaker holds the messages of a handler.
 	BreakerOpen Kind = "breaker_open"
-	// StoreAway says that a store or a publisher of the channel itself, or the database of the notices, does not
+	// StoreUnavailable says that a store or a publisher of the channel itself, or the database of the notices, does not
 	// answer.
-	StoreAway Kind = "store_away"
+	StoreUnavailable Kind = "store_unavailable"
 	// SequenceHeld says that the messages of a key stand until a person decides about the first one. Notice.Subject is
 	// the key.
 	SequenceHeld Kind = "sequence_held"
@@ -53,13 +53,13 @@ const (
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreAway, SequenceHeld,
+var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld,
 	SequenceLate, Unplaced, ManyNotices}
 
 // lasts reports whether a kind is of a state, whose end is told.
 func lasts(kind string) bool {
 	switch Kind(kind) {
-	case Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreAway, SequenceHeld, SequenceLate:
+	case Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld, SequenceLate:
 		return true
 	}
 	return false
@@ -142,8 +142,8 @@ func (n *Notice) began(at string) string {
 		return "Campaign " + n.Subject + " stopped itself"
 	case BreakerOpen:
 		return "The breaker holds messages" + at
-	case StoreAway:
-		return "Away: " + n.Subject
+	case StoreUnavailable:
+		return "Unavailable: " + n.Subject
 	case SequenceHeld:
 		return "The messages of a key are held" + at
 	case SequenceLate:
@@ -348,8 +348,8 @@ func (p *pending) take() []*ledger.Report {
 	return all
 }
 
-// giveBack returns what could not be written.
-func (p *pending) giveBack(reports []*ledger.Report) {
+// requeue returns what could not be written.
+func (p *pending) requeue(reports []*ledger.Report) {
 	for _, r := range reports {
 		p.merge(*r, true)
 	}

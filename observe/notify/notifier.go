@@ -42,7 +42,7 @@ type Notifier struct {
 	campaigns []*campaigns.Campaigns
 	parked    *sequence.Table // nil if nothing is parked in the order of keys
 	shared    *ledger.Ledger  // by which instances agree; in memory without a database
-	local     *ledger.Ledger  // of this process, for what must be told while the database is away
+	local     *ledger.Ledger  // of this process, for what must be told while the database is unavailable
 	running   *running
 }
 
@@ -140,7 +140,7 @@ type running struct {
 	ended chan struct{}
 
 	lastRound, lastSweep, lastPoll time.Time
-	away                           time.Time // since when the database does not answer
+	unavailable                    time.Time // since when the database does not answer
 }
 
 // start starts the loop and the sinks.
@@ -205,15 +205,15 @@ func (r *running) round(ctx context.Context) {
 	}
 	logger := r.n.logger()
 	switch {
-	case err != nil && r.away.IsZero():
-		r.away = time.Now()
-		logging.NoticeStoreAway.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
-	case err == nil && !r.away.IsZero():
-		r.away = time.Time{}
+	case err != nil && r.unavailable.IsZero():
+		r.unavailable = time.Now()
+		logging.NoticeStoreUnavailable.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
+	case err == nil && !r.unavailable.IsZero():
+		r.unavailable = time.Time{}
 		logging.NoticeStoreBack.Write(logger, nil, nil)
 	}
-	if err != nil && time.Since(r.away) >= r.n.pace.answer {
-		r.reportAway(ctx, err)
+	if err != nil && time.Since(r.unavailable) >= r.n.pace.answer {
+		r.reportUnavailable(ctx, err)
 	}
 }
 
@@ -246,7 +246,7 @@ func (r *running) write(ctx context.Context) error {
 	reports := r.n.pending.take()
 	for i, report := range reports {
 		if err := r.report(ctx, r.n.shared, *report); err != nil {
-			r.n.pending.giveBack(reports[i:])
+			r.n.pending.requeue(reports[i:])
 			return err
 		}
 	}

@@ -160,7 +160,7 @@ func (o *outlet) log(err error, p *parcel) {
 		return
 	}
 	o.refuses = true
-	logging.NoticeSinkAway.Write(o.n.logger(), o.cause(err), o.fields(p))
+	logging.NoticeSinkUnavailable.Write(o.n.logger(), o.cause(err), o.fields(p))
 }
 
 func (o *outlet) cause(err error) error {

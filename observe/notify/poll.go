@@ -29,7 +29,7 @@ func (r *running) poll(ctx context.Context) error {
 		}
 	}
 	for _, s := range health.Stores {
-		if err := r.lasts(ctx, StoreAway, s.Name, s.Since,
+		if err := r.lasts(ctx, StoreUnavailable, s.Name, s.Since,
 			about{Subject: s.Name, Description: fmt.Sprintf("%d messages are held for it", s.Waiting)}); err != nil {
 			return err
 		}
@@ -69,15 +69,15 @@ func (r *running) lasts(ctx context.Context, kind Kind, subject string, since ti
 			About: r.n.text(a)})
 }
 
-// reportAway has this process say that the database is away: others cannot be asked.
-func (r *running) reportAway(ctx context.Context, err error) {
-	if !r.n.wants(StoreAway) {
+// reportUnavailable has this process say that the database is unavailable: others cannot be asked.
+func (r *running) reportUnavailable(ctx context.Context, err error) {
+	if !r.n.wants(StoreUnavailable) {
 		return
 	}
 	a := about{Subject: "the database of the notices", Description: err.Error()}
 	// in memory
 	_ = r.report(ctx, r.n.local,
-		ledger.Report{Key: ledger.Key{Kind: string(StoreAway), Subject: "notices"}, First: r.away, Last: time.Now(),
+		ledger.Report{Key: ledger.Key{Kind: string(StoreUnavailable), Subject: "notices"}, First: r.unavailable, Last: time.Now(),
 			About: r.n.text(a)})
 }
 

@@ -81,22 +81,22 @@ func TestStorm(t *testing.T) {
 		for _, one := range all {
 			one.stop()
 		}
-		told := map[string]int64{}
+		notified := map[string]int64{}
 		for _, n := range in.of(notify.NewCause, notify.StatusNew) {
-			testkit.Check(t, told[n.Reason] == 0, "a second first notice: %+v", n)
-			told[n.Reason] = n.Count
+			testkit.Check(t, notified[n.Reason] == 0, "a second first notice: %+v", n)
+			notified[n.Reason] = n.Count
 		}
 		for _, n := range in.of(notify.NewCause, notify.StatusSummary) {
-			if told[n.Reason] += n.Count; n.Total != told[n.Reason] || n.Description != "order 7 is "+n.Reason {
-				t.Errorf("%d of %s are told, and %+v", told[n.Reason], n.Reason, n)
+			if notified[n.Reason] += n.Count; n.Total != notified[n.Reason] || n.Description != "order 7 is "+n.Reason {
+				t.Errorf("%d of %s are told, and %+v", notified[n.Reason], n.Reason, n)
 			}
 		}
 		sum := int64(0)
-		for _, n := range told {
+		for _, n := range notified {
 			sum += n
 		}
-		testkit.Check(t, len(told) == causes && sum == int64(letters) && len(in.all) == 2*causes,
-			"%d letters of %d causes are told in %d notices: %v", sum, len(told), len(in.all), in.String())
+		testkit.Check(t, len(notified) == causes && sum == int64(letters) && len(in.all) == 2*causes,
+			"%d letters of %d causes are told in %d notices: %v", sum, len(notified), len(in.all), in.String())
 	})
 }
 

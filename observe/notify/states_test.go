@@ -109,33 +109,34 @@ func TestCampaignStops(t *testing.T) {
 // refusing refuses all letters while away.
 type refusing struct {
 	nowhere
-	away atomic.Bool
+	unavailable atomic.Bool
 }
 
 func (r *refusing) Publish(string, ...*message.Message) error {
-	if r.away.Load() {
+	if r.unavailable.Load() {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	return nil
 }
 
-// Feature O4: a publisher of letters that is away is a notice, and one when it is back.
-func TestStoreAway(t *testing.T) {
+// Feature O4: a publisher of letters that is unavailable is a notice, and one when it is back.
+func TestStoreUnavailable(t *testing.T) {
 	var in inbox
 	pub := &refusing{}
-	pub.away.Store(true)
+	pub.unavailable.Store(true)
 	s := start(t, notify.Config{Sinks: []notify.Sink{in.sink}}, spillway.Config{Publisher: pub, Queue: poison.QueueConfig{PublishAttempts: 1}},
 		func(*message.Message) error { return errors.New("boom") }, quick)
 	s.publish(t, "1")
-	n := in.some(t, notify.StoreAway, notify.StatusNew)
+	n := in.some(t, notify.StoreUnavailable, notify.StatusNew)
 	testkit.Check(t, n.Subject != "" && strings.Contains(n.Title, n.Subject), "%+v", n)
-	pub.away.Store(false)
-	in.some(t, notify.StoreAway, notify.StatusResolved)
+	pub.unavailable.Store(false)
+	in.some(t, notify.StoreUnavailable, notify.StatusResolved)
 	in.some(t, notify.NewCause, notify.StatusNew)
 }
 
-// Feature O4: while the notices' database is away no hook waits, it is said, and letters are told later, counted.
-func TestDatabaseAway(t *testing.T) {
+// Feature O4: while the notices' database is unavailable no hook waits, it is said, and letters are told later,
+// counted.
+func TestDatabaseUnavailable(t *testing.T) {
 	address := testkit.Must(url.Parse(databases.Postgres.Create(t)))
 	proxy := testkit.Must(faultproxy.New(address.Host))
 	defer proxy.Close()
@@ -155,14 +156,14 @@ func TestDatabaseAway(t *testing.T) {
 			for range 1000 { // each returns: there is no more to wait for than a lock
 				one.hooks.OnDeadLetter(context.Background(), letter("while"+name))
 			}
-			n := in.some(t, notify.StoreAway, notify.StatusNew)
+			n := in.some(t, notify.StoreUnavailable, notify.StatusNew)
 			testkit.Check(t, n.Subject == "the database of the notices" &&
 				!strings.Contains(fmt.Sprintf("%+v", n), "spillway:spillway@"), "%+v", n)
 			proxy.Heal()
 			testkit.Eventually(t, "the letters of the outage", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) > 1 }, in.String)
 			late := in.of(notify.NewCause, notify.StatusNew)[1]
 			testkit.Check(t, late.Reason == "while"+name && late.Count == 1000, "%+v", late)
-			in.some(t, notify.StoreAway, notify.StatusResolved)
+			in.some(t, notify.StoreUnavailable, notify.StatusResolved)
 			one.stop()
 		})
 	}

@@ -59,14 +59,14 @@ func TestBreaker(t *testing.T) {
 		var in inbox
 		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Privacy: stars(t)}})
 		for range 30 {
-			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonAway, Cause: errors.New("refused hunter2")})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonUnavailable, Cause: errors.New("refused hunter2")})
 			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})
 			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.HalfOpen, To: breaker.Ramping})
 			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
 			time.Sleep(20 * time.Second)
 		}
 		n := in.one(t, notify.BreakerOpen, notify.StatusNew)
-		testkit.Check(t, n.Handler == "billing" && n.Subject == "acme" && n.Reason == "away" &&
+		testkit.Check(t, n.Handler == "billing" && n.Subject == "acme" && n.Reason == "unavailable" &&
 			n.Description == "refused ***" && n.Count == 1, "%+v", n)
 		testkit.Equal(t, "notices of an end", len(in.of(notify.BreakerOpen, notify.StatusResolved)), 0)
 		time.Sleep(2 * time.Minute)

@@ -153,9 +153,9 @@ func newDesc(name, help string, labels ...string) *prometheus.Desc {
 
 // health reads the states of breakers and stores at a scrape. It asks no database.
 type health struct {
-	channel                                     *spillway.Channel
-	labels                                      *bounded
-	ok, open, since, waiting, storeAway, budget *prometheus.Desc
+	channel                                            *spillway.Channel
+	labels                                             *bounded
+	ok, open, since, waiting, storeUnavailable, budget *prometheus.Desc
 }
 
 func newHealth(channel *spillway.Channel, labels *bounded) *health {
@@ -165,15 +165,15 @@ func newHealth(channel *spillway.Channel, labels *bounded) *health {
 			"handlers has an empty handler.", "handler", "state"),
 		since: newDesc("outage_since_timestamp_seconds", "Since when the breaker was not closed, as Unix time.",
 			"handler"),
-		waiting:   newDesc("outage_waiting", "Messages that the breaker holds.", "handler"),
-		storeAway: newDesc("store_away", "1 while a store or publisher of the channel itself is away.", "store"),
+		waiting:          newDesc("outage_waiting", "Messages that the breaker holds.", "handler"),
+		storeUnavailable: newDesc("store_unavailable", "1 while a store or publisher of the channel itself is unavailable.", "store"),
 		budget: newDesc("retry_budget_spent", "1 while a retry budget has no further attempt. A budget that handlers "+
 			"share has an empty handler.", "handler", "traffic"),
 	}
 }
 
 func (h *health) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{h.ok, h.open, h.since, h.waiting, h.storeAway, h.budget} {
+	for _, d := range []*prometheus.Desc{h.ok, h.open, h.since, h.waiting, h.storeUnavailable, h.budget} {
 		ch <- d
 	}
 }
@@ -210,11 +210,11 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, h.since, one.since, name)
 		gauge(ch, h.waiting, float64(one.waiting), name)
 	}
-	away := map[string]bool{}
+	unavailable := map[string]bool{}
 	for _, store := range now.Stores {
-		if name := h.labels.value("store", store.Name); !away[name] {
-			away[name] = true
-			gauge(ch, h.storeAway, 1, name)
+		if name := h.labels.value("store", store.Name); !unavailable[name] {
+			unavailable[name] = true
+			gauge(ch, h.storeUnavailable, 1, name)
 		}
 	}
 	spent := map[[2]string]bool{}

@@ -27,7 +27,7 @@ func closed[C interface{ Close() error }](t *testing.T, c C) C {
 }
 
 // Feature O2: over a stage topic, a dead-letter topic and DrainTopic. Spans have partition, offset and group.
-func TestStoryKafka(t *testing.T) {
+func TestHistoryKafka(t *testing.T) {
 	brokers := services.Kafka(t)
 	publisher := closed(t, testkit.Must(wmkafka.NewPublisher(brokers, wmkafka.PublisherConfig{})))
 	subscriber := func(group string) message.Subscriber {
@@ -64,7 +64,7 @@ func TestStoryKafka(t *testing.T) {
 }
 
 // Feature O2: over a stage topic, the dead-letter store and a drain, on Go channels. The instruments count it.
-func TestStoryInMemory(t *testing.T) {
+func TestHistoryInMemory(t *testing.T) {
 	live, waiting := gochannel.NewGoChannel(gochannel.Config{Persistent: true}, nil), gochannel.NewGoChannel(gochannel.Config{}, nil)
 	reader := sdkmetric.NewManualReader()
 	tell(t, world{

@@ -163,7 +163,7 @@ func judge(t *testing.T, w world, spans tracetest.SpanStubs) {
 			attempts = append(attempts, s)
 		}
 	}
-	story := tree(spans)
+	history := tree(spans)
 	kinds := map[string]trace.SpanKind{"process": trace.SpanKindConsumer, "send": trace.SpanKindProducer, "settle": trace.SpanKindClient}
 	for _, s := range spans {
 		if s.InstrumentationScope.Name == "shop" {
@@ -191,12 +191,12 @@ func judge(t *testing.T, w world, spans tracetest.SpanStubs) {
 		testkit.Check(t, name != "process" || attr(s, "messaging.system") == w.system,
 			"%q has the system %q, want %q", s.Name, attr(s, "messaging.system"), w.system)
 	}
-	testkit.Require(t, len(attempts) >= 5, "%d attempts:\n%s", len(attempts), story)
+	testkit.Require(t, len(attempts) >= 5, "%d attempts:\n%s", len(attempts), history)
 	slices.SortFunc(attempts, func(a, b tracetest.SpanStub) int { return a.StartTime.Compare(b.StartTime) })
 	first, last := attempts[0], attempts[len(attempts)-1]
 	testkit.Check(t, last.Status.Code != codes.Error && attr(last, "spillway.outcome") == "success" &&
 		attr(last, "spillway.redrive.count") == "1",
-		"the last attempt is no success after a redrive:\n%s", story)
+		"the last attempt is no success after a redrive:\n%s", history)
 	// From the success to the first attempt: each span links to what led to it, or is its child.
 	met, passed := map[trace.SpanID]bool{}, map[string]bool{}
 	var back func(trace.SpanID)
@@ -217,7 +217,7 @@ func judge(t *testing.T, w world, spans tracetest.SpanStubs) {
 	back(last.SpanContext.SpanID())
 	testkit.Check(t, passed["send "+w.stage] && passed["send "+w.dead] && passed["send "+w.topic] &&
 		met[first.SpanContext.SpanID()],
-		"the way back from the success to the first attempt passes by %v:\n%s", passed, story)
+		"the way back from the success to the first attempt passes by %v:\n%s", passed, history)
 }
 
 // tree lists spans, in the order of their begin, with their parents and what they link to.

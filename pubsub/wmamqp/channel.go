@@ -134,7 +134,7 @@ func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{})
 		err error
 	}
 	results, gone := make(chan result), make(chan struct{})
-	p.away.Go(func() {
+	p.unavailable.Go(func() {
 		c, err := p.prepare(c, exchange)
 		if err != nil { // a refused declaration has closed it
 			p.slots <- nil
@@ -201,7 +201,7 @@ func (p *Publisher) discard(c *channel) {
 		p.slots <- nil
 		return
 	}
-	p.away.Go(func() {
+	p.unavailable.Go(func() {
 		_ = c.Close()
 		p.slots <- nil
 	})

@@ -22,8 +22,8 @@ const (
 	quickly      = 2 * time.Second // where the peer answers, or there is nothing to ask it
 )
 
-// Feature D4, promise P3: Close returns within 4 s as a whole, after the drain of a subscription, whatever the peer does
-// and whatever is in flight; what is left then ends by itself, and leaves no goroutine.
+// Feature D4, promise P3: Close returns within 4 s as a whole, after the drain of a subscription, whatever the peer
+// does and whatever is in flight; what is left then ends by itself, and leaves no goroutine.
 func TestCloseWhateverThePeerDoes(t *testing.T) {
 	if unracedAlone(t) {
 		return
@@ -213,8 +213,8 @@ func (b *broker) at(hosts ...string) string {
 	return strings.Replace(b.uri, b.host(), strings.Join(hosts, ","), 1) + "?connection_timeout=3000"
 }
 
-// Promise P1: with several nodes in the URI, a node that is away is passed over at the start, and a connection that is
-// lost goes on at another node, for publisher and subscriber.
+// Promise P1: with several nodes in the URI, a node that is unavailable is passed over at the start, and a connection
+// that is lost goes on at another node, for publisher and subscriber.
 func TestSeveralNodes(t *testing.T) {
 	if unraced(t) {
 		return

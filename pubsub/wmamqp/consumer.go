@@ -22,7 +22,7 @@ type consumer struct {
 	topic string
 	asks  bool // the broker what the queue is: one of a subscription's does
 
-	prefetch  int        // 1 while something that the handler needs is away
+	prefetch  int        // 1 while something that the handler needs is unavailable
 	valve     gate.Valve // of a consumer that fetches more
 	returnAll bool       // the latest message is to go back with all that were fetched
 	acks      int        // in a row
@@ -198,7 +198,7 @@ func (c *consumer) end() {
 		}
 		for _, d := range c.kept {
 			if source.drops(d) {
-				c.giveBack(d, d.MessageId)
+				c.returnToQueue(d, d.MessageId)
 			}
 		}
 	case source.nackIsFree:
@@ -217,7 +217,7 @@ func (c *consumer) pass(broker *amqp091.Delivery, polled bool) {
 	msg, err := c.sub.config.AMQP.Marshaler.Unmarshal(*broker)
 	if err != nil { // Marshaler reads everything
 		c.pause()
-		c.giveBack(broker, broker.MessageId)
+		c.returnToQueue(broker, broker.MessageId)
 		return
 	}
 	d := &delivery{of: c, broker: broker, polled: polled, size: len(broker.Body), began: time.Now(),

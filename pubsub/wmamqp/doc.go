@@ -55,12 +55,14 @@
 //     are requeued once, by closing the channel.
 //   - A nacked message is requeued after 100 ms, because RabbitMQ redelivers it at once. The wait doubles with each
 //     nack in a row, up to 5 s.
-//   - While something that a handler needs is away, a message is held for at most MaxHold, 15 minutes, and then given
+//   - While something that a handler needs is unavailable, a message is held for at most MaxHold, 15 minutes, and then
+//     given
 //     back. So the broker does not close the channel. If more was fetched, all of it goes back once, and one message at
 //     a time is fetched.
 //   - If its queue is deleted, its channel lost, or its consumer cancelled, the subscriber declares the queue again and
 //     goes on.
-//   - What a queue adds to a delivery, as x-delivery-count, is read by DeliveryCount and not in metadata. So a redelivered
+//   - What a queue adds to a delivery, as x-delivery-count, is read by DeliveryCount and not in metadata. So a
+//     redelivered
 //     message is the same message, and a letter that arrives twice is one letter in the dead-letter store.
 //   - A stream is refused: no message returns to it.
 //
@@ -115,17 +117,18 @@
 // # RabbitMQ 4, and time
 //
 // From RabbitMQ 4 on, a quorum queue drops a message, or sends it to its dead-letter exchange, after 20 redeliveries.
-// Before RabbitMQ 4.3 each nack counts, and Subscriber does not let it come so far: it publishes a message that would be
-// dropped to the end of its queue, and acks it when that is confirmed. If this user may not write to the default
+// Before RabbitMQ 4.3 each nack counts, and Subscriber does not let it come so far: it publishes a message that would
+// be dropped to the end of its queue, and acks it when that is confirmed. If this user may not write to the default
 // exchange, the message is held. What is lost with a process or a connection counts on all versions. Dead-letter queues
-// that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an argument or a policy; a
-// policy also changes an existing queue. RabbitMQ 3.10 has no limit by default. It accepts -1, and drops a message when
-// it is requeued for the first time: so before RabbitMQ 4, Subscriber and Publisher refuse such an argument, and queues
-// that have it as far as the broker shows it. Have no such policy there either.
+// that Publisher declares there have x-delivery-limit -1. Set the same for a source queue, as an argument or a policy;
+// a policy also changes an existing queue. RabbitMQ 3.10 has no limit by default. It accepts -1, and drops a message
+// when it is requeued for the first time: so before RabbitMQ 4, Subscriber and Publisher refuse such an argument, and
+// queues that have it as far as the broker shows it. Have no such policy there either.
 //
-// A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel, or from
-// RabbitMQ 4.3 on cancels the consumer of a quorum queue: its context ends and it is redelivered. Prefetched messages wait for those before them, and their time counts from the
-// fetch. The default prefetch is 1: a message that the subscriber asks for is delivered at once.
+// A message that is not settled within the broker's consumer_timeout, 30 minutes by default, closes the channel, or
+// from RabbitMQ 4.3 on cancels the consumer of a quorum queue: its context ends and it is redelivered. Prefetched
+// messages wait for those before them, and their time counts from the fetch. The default prefetch is 1: a message that
+// the subscriber asks for is delivered at once.
 //
 // # Ids
 //

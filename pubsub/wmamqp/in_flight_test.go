@@ -56,8 +56,8 @@ func (b *broker) ack(messages <-chan *message.Message, n int) (ids []string) {
 	return ids
 }
 
-// Promise P3: when the connection is lost all messages in flight learn of it, and what is being placed, and each is acked
-// once on the new one.
+// Promise P3: when the connection is lost all messages in flight learn of it, and what is being placed, and each is
+// acked once on the new one.
 func TestConnectionLost(t *testing.T) {
 	t.Parallel()
 	if unraced(t) {
@@ -146,7 +146,7 @@ func TestInFlightLosesNothing(t *testing.T) {
 
 // Promise P1: what the end of a subscription requeues comes to none of its own consumers: a quorum queue counts, and
 // from RabbitMQ 4 on drops a message that was requeued often.
-func TestGivenBackOnce(t *testing.T) {
+func TestRequeuedOnce(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 30} {
 		for _, by := range []string{"Close", "context"} {

@@ -88,7 +88,7 @@ func (c *consumer) channelInLanes() {
 		Key: l.laneOf, Size: func(d *laned) int { return d.size },
 	})
 	go l.watch(c.lost)
-	defer l.giveBack()
+	defer l.returnToQueue()
 	defer l.draining.Wait()
 	defer all.Close()
 	defer l.stop()
@@ -247,8 +247,8 @@ func (l *inLanes) acked(d *laned) {
 	_ = d.broker.Ack(false)
 }
 
-// giveBack notes what goes back with the channel, because the queue counts it, and closes the channel.
-func (l *inLanes) giveBack() {
+// returnToQueue notes what goes back with the channel, because the queue counts it, and closes the channel.
+func (l *inLanes) returnToQueue() {
 	for d := range l.open {
 		l.consumer.of.given.add(l.consumer.sub.queue, d.id, d.broker)
 	}

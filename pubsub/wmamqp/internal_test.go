@@ -136,13 +136,13 @@ func TestWordsOfTheBroker(t *testing.T) {
 		noConfirm(address{}, 0):       true,
 		&returnedError{to: address{}}: false,
 	} {
-		testkit.Check(t, outage.Away(err) == want && outage.Nacked(err) == want,
-			"%v: away %t, nacked %t", err, outage.Away(err), outage.Nacked(err))
+		testkit.Check(t, outage.Unavailable(err) == want && outage.Nacked(err) == want,
+			"%v: away %t, nacked %t", err, outage.Unavailable(err), outage.Nacked(err))
 	}
 }
 
 // What a queue does not count, as from RabbitMQ 4.3 on, is not taken from its count.
-func TestGivenBackAsTheQueueCounts(t *testing.T) {
+func TestRequeuedAsTheQueueCounts(t *testing.T) {
 	for name, row := range map[string]struct{ counts, want []int }{
 		"counted":                {[]int{0, 1, 2, 3}, []int{0, 1, 2, 3}},
 		"not counted":            {[]int{0, 0, 0, 0}, []int{0, 0, 0, 0}},
@@ -183,7 +183,8 @@ func TestDeliveryLimit(t *testing.T) {
 	}
 }
 
-// Feature R15: from RabbitMQ 4 on a quorum queue without a limit of -1 drops messages out of their order, and is refused.
+// Feature R15: from RabbitMQ 4 on a quorum queue without a limit of -1 drops messages out of their order, and is
+// refused.
 func TestKeyOfLimitedQueue(t *testing.T) {
 	quorum := amqp091.Table{"x-queue-type": "quorum"}
 	for _, row := range []struct {

@@ -52,7 +52,7 @@ var errDown = errors.New("connection refused")
 
 // Feature R13: what a consumer parked and left is found by the next one: in an idle queue by one that stands by, and
 // otherwise with the first message, before that is handled.
-func TestOrderedGoesOnWithTheNextConsumer(t *testing.T) {
+func TestOrderedResumedWithTheNextConsumer(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		standsBy time.Duration
@@ -81,8 +81,8 @@ func TestOrderedGoesOnWithTheNextConsumer(t *testing.T) {
 	}
 }
 
-// Feature R13: a message that was parked and comes again, as after a crash before its ack, is acked and not parked twice.
-// One that is redriven is another one. Messages without a key wait for none.
+// Feature R13: a message that was parked and comes again, as after a crash before its ack, is acked and not parked
+// twice. One that is redriven is another one. Messages without a key wait for none.
 func TestOrderedParksOnce(t *testing.T) {
 	t.Parallel()
 	b, db := newBroker(t), databases.Postgres.New(t)
@@ -102,8 +102,8 @@ func TestOrderedParksOnce(t *testing.T) {
 	testkit.Check(t, err == nil && lanes == 3, "%d sequences: %v", lanes, err)
 }
 
-// The end of a service whose handlers are all busy, as at SIGTERM, logs no error: neither watermill-amqp's loops nor our
-// own call the end one, nor what is requeued with it.
+// The end of a service whose handlers are all busy, as at SIGTERM, logs no error: neither watermill-amqp's loops nor
+// our own call the end one, nor what is requeued with it.
 func TestOrderlyEndLogsNoError(t *testing.T) {
 	t.Parallel()
 	b, logger := newBroker(t), &testkit.Log{}
@@ -151,7 +151,8 @@ func TestOrderlyEndLogsNoError(t *testing.T) {
 const laneVariable = "SPILLWAY_WMAMQP_LANES"
 
 // Features R15, P1: the active consumer is killed by SIGKILL. The standby had nothing until then, goes on in order, and
-// loses none. It repeats what the broker had not read the ack of: the reset of a killed client drops the acks on the way.
+// loses none. It repeats what the broker had not read the ack of: the reset of a killed client drops the acks on the
+// way.
 func TestLanesGoOnAfterTheActiveConsumerIsKilled(t *testing.T) {
 	t.Parallel()
 	const keys, n, lanes, alone, beside = 20, 40, 16, 100, 300 // it begins so many alone, and so many beside the standby

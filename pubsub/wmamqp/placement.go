@@ -285,7 +285,7 @@ func (c *consumer) requeue() {
 	}
 	c.mu.Unlock()
 	for _, d := range back {
-		if !c.giveBack(d.broker, d.id) {
+		if !c.returnToQueue(d.broker, d.id) {
 			c.again = append(c.again, d)
 		}
 	}

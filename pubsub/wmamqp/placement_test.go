@@ -193,7 +193,7 @@ func (b *broker) unfetched(queue string, n int) {
 }
 
 // While a part keeps the valve shut, a consumer that fetched several messages gives all of them back, once.
-func TestShutValveGivesBackPrefetched(t *testing.T) {
+func TestShutValveRequeuesPrefetched(t *testing.T) {
 	t.Parallel()
 	onKinds(t, func(t *testing.T, b *broker, kind string) {
 		topic := b.queue(kind)
@@ -244,7 +244,7 @@ func b2i(b bool) int {
 }
 
 // A message that a part held for long goes back with all that were fetched: their time at the broker runs too.
-func TestHeldMessageGivesBackPrefetched(t *testing.T) {
+func TestHeldMessageRequeuesPrefetched(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.queue()

@@ -84,8 +84,8 @@ type Publisher struct {
 	unanswered unanswered
 	slots      chan *channel // publisherChannels of them; nil is one to open
 
-	batcher *batcher.Batcher[outgoing] // what callers publish at the same time
-	away    sync.WaitGroup
+	batcher     *batcher.Batcher[outgoing] // what callers publish at the same time
+	unavailable sync.WaitGroup
 
 	mu       sync.Mutex
 	prepared map[string]struct{} // exchanges declared
@@ -223,7 +223,7 @@ collecting:
 	}
 	err := p.conn.close(left) // with its channels
 	gone := make(chan struct{})
-	go func() { p.away.Wait(); close(gone) }()
+	go func() { p.unavailable.Wait(); close(gone) }()
 	if !within(left.all, gone) {
 		err = errors.Join(err, errors.New("wmamqp: a channel did not close: it ends with its connection"))
 	}

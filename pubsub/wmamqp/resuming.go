@@ -23,7 +23,7 @@ type resuming struct {
 // notResumed logs a failed attempt of the consumer to begin again.
 func (c *consumer) notResumed(err error) {
 	if c.failing {
-		logging.ConsumeStillAway.Write(c.sub.config.Logger, err,
+		logging.ConsumeStillUnavailable.Write(c.sub.config.Logger, err,
 			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 		return
 	}

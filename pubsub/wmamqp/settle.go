@@ -35,7 +35,7 @@ func (c *consumer) nacked(d *delivery) {
 		c.keep()
 		return
 	}
-	if !c.giveBack(d.broker, d.id) {
+	if !c.returnToQueue(d.broker, d.id) {
 		c.again = append(c.again, d)
 	}
 }
@@ -47,10 +47,11 @@ func (c *consumer) keeps(d *amqp091.Delivery) {
 	c.kept = append(c.kept, d)
 }
 
-// waited reports whether a message was held because something that its handler needs is away.
+// waited reports whether a message was held because something that its handler needs is unavailable.
 func (c *consumer) waited(d *delivery) bool { return time.Since(d.began) > c.sub.config.MaxHold/2 }
 
-// returnsAll reports whether all that was fetched goes back with d, because something that its handler needs is away.
+// returnsAll reports whether all that was fetched goes back with d, because something that its handler needs is
+// unavailable.
 func (c *consumer) returnsAll(d *delivery, waited bool) bool {
 	return c.prefetch > 1 && (waited || c.valve.Shuts() != d.shuts)
 }
@@ -111,9 +112,9 @@ func (c *consumer) pause() {
 	}
 }
 
-// adapt fetches no more than one message while the handler's downstream is away. What was fetched before goes back to
-// the broker, for other instances: it would wait here until the broker closes the channel. When as many messages in a
-// row were acked as are fetched by default, as many are fetched again.
+// adapt fetches no more than one message while the handler's downstream is unavailable. What was fetched before goes
+// back to the broker, for other instances: it would wait here until the broker closes the channel. When as many
+// messages in a row were acked as are fetched by default, as many are fetched again.
 func (c *consumer) adapt() {
 	whole := c.sub.config.AMQP.Consume.Qos.PrefetchCount
 	switch {

@@ -33,8 +33,8 @@ func (s *source) reorders(priority uint8) bool {
 	return s != nil && (s.first > 0 && priority >= s.first || priority > 0 && priority <= s.later)
 }
 
-// sourceOf asks the broker what the queue is. It refuses a stream, to which no message returns. arguments are those that
-// the queue is known to have.
+// sourceOf asks the broker what the queue is. It refuses a stream, to which no message returns. arguments are those
+// that the queue is known to have.
 func sourceOf(conn *amqp091.Connection, queue string, arguments amqp091.Table) (source, error) {
 	v := versionOf(conn.Properties)
 	if conn.Properties["product"] != "RabbitMQ" || !v.atLeast(3, 10) { // others have other answers
@@ -73,8 +73,8 @@ func streamRefused(queue, why string) error {
 }
 
 // kindOf asks for the type of a queue, by consuming it in a way that every queue refuses and says why. A policy cannot
-// change the type, and an argument of the declaration is no proof: virtual hosts have defaults, and RabbitMQ can be told
-// to take a declaration of another type. The type is empty if the answer was cut, for a long name.
+// change the type, and an argument of the declaration is no proof: virtual hosts have defaults, and RabbitMQ can be
+// told to take a declaration of another type. The type is empty if the answer was cut, for a long name.
 func kindOf(conn *amqp091.Connection, queue string) (string, error) {
 	const offset = "x-stream-offset"
 	err := onChannel(conn, func(c *amqp091.Channel) error {
@@ -106,9 +106,10 @@ func (s *source) drops(d *amqp091.Delivery) bool {
 	return s != nil && s.limit >= 0 && countIn(d) >= s.limit
 }
 
-// giveBack returns a message to its queue. One that the queue would drop is published to the end of the queue instead,
-// and acked when the broker has confirmed that. It reports false if that failed: then the message is still ours.
-func (c *consumer) giveBack(d *amqp091.Delivery, id string) bool {
+// returnToQueue returns a message to its queue. One that the queue would drop is published to the end of the queue
+// instead, and acked when the broker has confirmed that. It reports false if that failed: then the message is still
+// ours.
+func (c *consumer) returnToQueue(d *amqp091.Delivery, id string) bool {
 	if !c.sub.source.Load().drops(d) {
 		_ = d.Nack(false, true)
 		return true

@@ -46,7 +46,7 @@ type SubscriberConfig struct {
 	// value means none: the next message waits for the confirm. Default: 100. With InFlight above 1 or
 	// Consume.Exclusive it means nothing.
 	MaxPlacing int
-	// MaxHold is how long a message is held while something that its handler needs is away. Then it is requeued,
+	// MaxHold is how long a message is held while something that its handler needs is unavailable. Then it is requeued,
 	// uncounted by Spillway, but counted by a quorum queue. It must be less than the broker's consumer_timeout, 30
 	// minutes by default, by more than a handler takes. A higher MaxHold gives messages back less often. Default: 15
 	// minutes.

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/timing/wait"
 )
 
-// maxHold is how long a message may be held while something that its handler needs is away. The session goes on
+// maxHold is how long a message may be held while something that its handler needs is unavailable. The session goes on
 // meanwhile, and the message's context ends with it. So a message need not be requeued, only to be delivered again.
 const maxHold = 24 * time.Hour
 
@@ -101,7 +101,7 @@ func (s *subscription) WrapConsumerGroupHandler(sarama.ConsumerGroupHandler) sar
 }
 
 // leaveAs takes a member out of the group, over a connection of its own. Brokers that start remember it, however long
-// they were away.
+// they were unavailable.
 func (s *subscription) leaveAs(member string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -205,9 +205,9 @@ func (c *SubscriberConfig) rebalanceRoom() time.Duration {
 	return max(group.Rebalance.Timeout-group.Heartbeat.Interval-c.settleGrace-askEvery, 0)
 }
 
-// membership asks again and again whether this process is still a member of the generation of session, over a connection of
-// its own: sarama does not say why a session ended. Each answer is nil, ErrRebalanceInProgress, or the error with which
-// it may not be one. The channel is closed when ctx has ended.
+// membership asks again and again whether this process is still a member of the generation of session, over a
+// connection of its own: sarama does not say why a session ended. Each answer is nil, ErrRebalanceInProgress, or the
+// error with which it may not be one. The channel is closed when ctx has ended.
 func (s *subscription) membership(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
 	config, connections := through(s.config.client)
 	config.Metadata.Retry.Max = 0
@@ -256,12 +256,13 @@ func heartbeat(client sarama.Client, group string, session sarama.ConsumerGroupS
 }
 
 // pinned is how long a broker keeps the offsets that a member leaves behind. By default it forgets those of a group
-// without members after seven days (offsets.retention.minutes). The group would then begin anew with the oldest message.
+// without members after seven days (offsets.retention.minutes). The group would then begin anew with the oldest
+// message.
 const pinned = 100 * 365 * 24 * time.Hour
 
-// pin commits the offsets of a session's partitions once more, to be kept for long. The member is about to leave: it may
-// be the last one. Sarama's own commits cannot say how long offsets are kept: version 5 of the request dropped it, and
-// brokers take version 4 still.
+// pin commits the offsets of a session's partitions once more, to be kept for long. The member is about to leave: it
+// may be the last one. Sarama's own commits cannot say how long offsets are kept: version 5 of the request dropped it,
+// and brokers take version 4 still.
 func (s *subscription) pin(session sarama.ConsumerGroupSession) {
 	session.Commit() // or sarama would commit again, without the time, when it releases the session
 	config, connections := through(s.config.client)

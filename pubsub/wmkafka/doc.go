@@ -60,7 +60,8 @@
 //     Records without a key do not wait for each other.
 //   - A message that every publisher refused, or that was requeued, is delivered again before new records, after the
 //     usual backoff. Those behind it that were handled are not handled again, unless the session ends.
-//   - At the end of a session the publishes have the time of handlers to be confirmed. What is not confirmed then is not
+//   - At the end of a session the publishes have the time of handlers to be confirmed. What is not confirmed then is
+//     not
 //     committed. The next owner gets it, and those behind it that were handled already: 10,000 messages at most, whose
 //     effects the idempotent receiver applies once.
 //   - A message that its handler acks is done, whatever becomes of its letter.
@@ -70,8 +71,8 @@
 //
 // MaxPlacing -1 switches this off.
 //
-// While something that a handler needs is away, its messages are held: the session lives on, and nothing is requeued
-// for up to a day. Sarama stops fetching when its channel is full.
+// While something that a handler needs is unavailable, its messages are held: the session lives on, and nothing is
+// requeued for up to a day. Sarama stops fetching when its channel is full.
 //
 // A record that the unmarshaler cannot read becomes a message with the record's bytes, which poison.Queue dead-letters
 // with reason unmarshal_error. Watermill-kafka's subscriber would stand still. So every handler of this subscriber

@@ -207,7 +207,8 @@ func (d deliveries) fails() *message.Message {
 	return msg
 }
 
-// Feature R5: a publisher may take its time with a failed message if nothing waits for it: no next message, and none of its key.
+// Feature R5: a publisher may take its time with a failed message if nothing waits for it: no next message, and none of
+// its key.
 func TestPlacingAside(t *testing.T) {
 	want := func(d deliveries, msg *message.Message, aside bool) {
 		d.Helper()
@@ -349,7 +350,7 @@ func TestPlacingAfterAck(t *testing.T) {
 }
 
 // Feature D10, promise P4: a message that is to be placed first is placed, and committed, before the next one is
-// delivered. While its publisher is away the next one waits for a bounded time.
+// delivered. While its publisher is unavailable the next one waits for a bounded time.
 func TestPlacingFirst(t *testing.T) {
 	for name, config := range map[string]SubscriberConfig{"in the background": {}, "not in the background": {MaxPlacing: -1}} {
 		consuming(t, 4, config, func(d deliveries) {

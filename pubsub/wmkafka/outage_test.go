@@ -76,8 +76,8 @@ func TestHeldInOutage(t *testing.T) {
 			const n = 50
 			c := newCluster(t)
 			c.produce(numbered(n)...)
-			var away atomic.Bool
-			away.Store(true)
+			var unavailable atomic.Bool
+			unavailable.Store(true)
 			dead, done, handled := &sink{}, sync.Map{}, atomic.Int64{}
 			ch := c.channel(spillway.Config{Publisher: dead,
 				Breaker: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
@@ -92,8 +92,8 @@ func TestHeldInOutage(t *testing.T) {
 			held := func() bool { return waiting() >= max(1, inFlight-1) } // one can be the probe
 			dialer := &faulty{}
 			c.run(c.subscriber(SubscriberConfig{InFlight: inFlight, Sarama: dialer.soon}), ch.Attach, func(msg *message.Message) error {
-				if away.Load() {
-					return classify.Away(errors.New("connection refused"))
+				if unavailable.Load() {
+					return classify.Unavailable(errors.New("connection refused"))
 				}
 				_, again := done.LoadOrStore(msg.UUID, nil)
 				if !again {
@@ -114,7 +114,7 @@ func TestHeldInOutage(t *testing.T) {
 			c.eventually("the next session's messages are held", held)
 			testkit.Check(t, len(dead.Taken()) == 0 && handled.Load() == 0 && c.committed() <= 0,
 				"%d letters, %d handled, %d committed in the outage", len(dead.Taken()), handled.Load(), c.committed())
-			away.Store(false)
+			unavailable.Store(false)
 			c.eventually("all are handled", func() bool { return handled.Load() == n })
 			c.eventually("all are committed", func() bool { return c.committed() == n })
 			testkit.Check(t, len(dead.Taken()) == 0, "%d letters", len(dead.Taken()))

@@ -47,12 +47,12 @@ func TestOrigin(t *testing.T) {
 	record := numbered(1)[0]
 	record.Key, record.Timestamp = sarama.ByteEncoder{0, 0xff}, time.UnixMilli(1700000000000)
 	c.produce(record)
-	type told struct {
+	type notified struct {
 		topic, partition, offset, key, id, group string
 		at                                       int64
 		getters                                  string
 	}
-	of := func(sub message.Subscriber) told {
+	of := func(sub message.Subscriber) notified {
 		msg := c.next(c.subscribe(sub))
 		defer msg.Ack()
 		o, ctx := Origin(msg), msg.Context()
@@ -60,10 +60,10 @@ func TestOrigin(t *testing.T) {
 		offset, ok2 := kafka.MessagePartitionOffsetFromCtx(ctx)
 		at, ok3 := kafka.MessageTimestampFromCtx(ctx)
 		key, ok4 := kafka.MessageKeyFromCtx(ctx)
-		return told{o.Topic, o.Partition, o.Offset, string(o.Key), o.MessageID, o.ConsumerGroup, o.Timestamp.UnixMilli(),
+		return notified{o.Topic, o.Partition, o.Offset, string(o.Key), o.MessageID, o.ConsumerGroup, o.Timestamp.UnixMilli(),
 			fmt.Sprint(partition, offset, at.UnixMilli(), key, ok1, ok2, ok3, ok4)}
 	}
-	want := told{c.topic, "0", "0", "\x00\xff", "id-0", c.group, 1700000000000, "0 0 1700000000000 [0 255] true true true true"}
+	want := notified{c.topic, "0", "0", "\x00\xff", "id-0", c.group, 1700000000000, "0 0 1700000000000 [0 255] true true true true"}
 	testkit.Equal(t, "ours", of(c.subscriber(SubscriberConfig{})), want)
 	want.group, want.topic = "", "" // a router would know the topic
 	testkit.Equal(t, "stock", of(c.stock(kafka.SubscriberConfig{ConsumerGroup: c.group + "-stock"})), want)

@@ -46,7 +46,7 @@
 //     way holds up no other message.
 //   - After 5 deliveries such a message is dead-lettered with reason max_delivery_count_exceeded. If other
 //     transactions or the server caused each rollback, that takes ten times as many: the message may crash the server.
-//   - A message that waits for its next delivery holds no transaction. While what its handler needs is away, the
+//   - A message that waits for its next delivery holds no transaction. While what its handler needs is unavailable, the
 //     subscription begins none, and uses no connection. A message that is requeued for that is not counted.
 //   - If a handler settles its message itself, the transaction waits for the handler, at most one second. Once the
 //     message is acked, a later letter or output of it is published in a transaction of its own.

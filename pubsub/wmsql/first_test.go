@@ -54,7 +54,7 @@ func TestConsumeFailedLines(t *testing.T) {
 		proxy.Heal()
 		b.publish("b")
 		b.account([]string{"a", "b"})
-		b.until("the end has a line", func() bool { return lines(watermill.InfoLogLevel, "consume_goes_on") > 0 })
+		b.until("the end has a line", func() bool { return lines(watermill.InfoLogLevel, "consume_continued") > 0 })
 		testkit.Equal(t, "lines of one outage", lines(watermill.ErrorLogLevel, "consume_failed"), 1)
 	})
 }

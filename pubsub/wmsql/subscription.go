@@ -119,7 +119,7 @@ func (s *subscription) fails(err error) {
 func (s *subscription) succeeds() {
 	if s.errors > 0 {
 		lasted := time.Since(s.failing).Round(time.Millisecond)
-		logging.ConsumeGoesOn.Write(s.logger, nil, logging.Fields{"lasted": lasted})
+		logging.ConsumeContinued.Write(s.logger, nil, logging.Fields{"lasted": lasted})
 	}
 	s.errors = 0
 }
@@ -308,6 +308,6 @@ func (s *subscription) taking(ctx context.Context) bool {
 }
 
 // refusedFor reports whether a message that was not acked shows nothing of itself. The handler gave it back because
-// what it needs is away, or it was the first one after that. shuts is what valve.Shuts was when the message was
+// what it needs is unavailable, or it was the first one after that. shuts is what valve.Shuts was when the message was
 // delivered.
 func (s *subscription) refusedFor(shuts uint64) bool { return s.probing || s.valve.Shuts() != shuts }

@@ -80,7 +80,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 }
 
 // Feature R12: a message that is requeued because of an outage is not counted, however often, and however late.
-func TestGivenBackIsNotCounted(t *testing.T) {
+func TestRequeuedIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
 			c.NackBackoff, *wmsql.MaxDeliveries(c) = time.Hour, 1

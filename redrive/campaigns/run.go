@@ -101,7 +101,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 		}
 		if err == nil && fails {
 			fails = false
-			logging.CampaignGoesOn.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
+			logging.CampaignResumed.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
 		}
 		switch {
 		case err != nil:
@@ -127,7 +127,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 		select {
 		case to <- b:
 		case <-ctx.Done():
-			f.giveBack(b, b.claim.rows)
+			f.requeue(b, b.claim.rows)
 			return
 		}
 	}
@@ -141,14 +141,14 @@ func (f *flight) hand(ctx context.Context, b *batch, turns *turns, next chan<- p
 			continue
 		}
 		if !turns.wait(ctx, b.claim.due(i), b.claim.turns.spacing) || !f.place(ctx) {
-			f.giveBack(b, b.claim.rows[i:])
+			f.requeue(b, b.claim.rows[i:])
 			return
 		}
 		select {
 		case next <- piece{b, r, l}:
 		case <-ctx.Done():
 			<-f.unmarked
-			f.giveBack(b, b.claim.rows[i:])
+			f.requeue(b, b.claim.rows[i:])
 			return
 		}
 	}
@@ -163,8 +163,8 @@ func (f *flight) place(ctx context.Context) bool {
 	}
 }
 
-// giveBack lets others have letters that were not begun.
-func (f *flight) giveBack(b *batch, rows []row) {
+// requeue lets others have letters that were not begun.
+func (f *flight) requeue(b *batch, rows []row) {
 	var some []*letters.Letter
 	var back []result
 	for _, r := range rows {

@@ -52,19 +52,19 @@ func TestSealed(t *testing.T) {
 	testkit.Check(t, named, "the log does not name the key: %v", log.Errors())
 }
 
-// Feature D14: while the keys are away a campaign refuses no letter, and redrives them all then.
-func TestSealAway(t *testing.T) {
+// Feature D14: while the keys are unavailable a campaign refuses no letter, and redrives them all then.
+func TestSealUnavailable(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := testkit.Must(letters.NewStore(t.Context(), fixture.SQLite.Create(t)(), letters.Config{Service: "shop", Seal: s}))
 	fixture.Publish(t, store, "orders.dlq", fixture.Several(20)...)
-	keys.Away.Store(true)
+	keys.Unavailable.Store(true)
 	all, out := open(t, store, config), &fixture.Outbox{}
 	run(t, all, out, quick)
 	id := start(t, all, request).ID
 	paused := reach(t, all, id, campaigns.Paused)
 	testkit.Check(t, strings.Contains(paused.Why, "the KMS does not answer") && paused.Refused+paused.Failed == 0 &&
 		len(out.All()) == 0, "%s: %+v", paused.Why, paused)
-	keys.Away.Store(false)
+	keys.Unavailable.Store(false)
 	testkit.Must(all.Resume(t.Context(), id, act))
 	done := reach(t, all, id, campaigns.Finished)
 	testkit.Check(t, done.Redriven == 20 && done.Refused+done.Failed == 0, "%+v", done)

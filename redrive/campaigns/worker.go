@@ -157,11 +157,11 @@ type rounds struct {
 	worker  *Worker
 	workers sync.WaitGroup
 
-	slots      *slots
-	complained map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
-	listenAt   map[string]time.Time
-	policyAt   map[string]time.Time // of policies, and of their causes: the next look
-	away       bool                 // the database
+	slots       *slots
+	complained  map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
+	listenAt    map[string]time.Time
+	policyAt    map[string]time.Time // of policies, and of their causes: the next look
+	unavailable bool                 // the database
 }
 
 // round looks what there is to do. All that needs no publisher is done here.
@@ -237,11 +237,11 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 func (r *rounds) report(ctx context.Context, err error) {
 	switch log := r.all.config.Logger; {
 	case ctx.Err() != nil:
-	case err != nil && !r.away:
-		r.away = true
+	case err != nil && !r.unavailable:
+		r.unavailable = true
 		logging.CampaignsStand.Write(log, err, nil)
-	case err == nil && r.away:
-		r.away = false
+	case err == nil && r.unavailable:
+		r.unavailable = false
 		logging.CampaignsGoOn.Write(log, nil, nil)
 	}
 }

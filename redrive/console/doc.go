@@ -15,7 +15,8 @@
 //
 // # Programs
 //
-// Below api/v1/ the handler answers programs with JSON, as docs/api.md says: with the same access, roles, masks and record.
+// Below api/v1/ the handler answers programs with JSON, as docs/api.md says: with the same access, roles, masks and
+// record.
 //
 // # What a browser may do
 //
@@ -24,8 +25,8 @@
 // without characters that a browser obeys. Everything works without script; the script shows times in the viewer's
 // zone, and keeps the moving part of a page fresh.
 //
-// A page is written into memory first, so that it is there as a whole or not at all. If the database is away, the page
-// says so with status 503, and tries again.
+// A page is written into memory first, so that it is there as a whole or not at all. If the database is unavailable,
+// the page says so with status 503, and tries again.
 //
 // # How a page is added
 //

@@ -183,7 +183,7 @@ func (c *console) editDifference(r *request, l letters.Letter, form url.Values, 
 	return nil
 }
 
-// editAgain shows what was typed while the database is away.
+// editAgain shows what was typed while the database is unavailable.
 func (c *console) editAgain(r *request, form url.Values, p problem) (answer, error) {
 	seq, _ := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	view := editView{

@@ -48,8 +48,8 @@ var memberName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,59}$`)
 
 // Fleet returns a handler with one console over several services: a page with all services and their causes, and below
 // s/{name}/ the console of each service, as New returns it. Each service is asked by its own Access what a person may
-// see and do there. A service with a Config.URL has its console elsewhere: the page links to it. Nothing is copied, and a
-// service that is away hides no other.
+// see and do there. A service with a Config.URL has its console elsewhere: the page links to it. Nothing is copied, and
+// a service that is unavailable hides no other.
 func Fleet(services map[string]Config) (http.Handler, error) {
 	if len(services) == 0 {
 		return nil, errors.New(`console: Fleet: services is empty: give each service a name and its console.Config`)

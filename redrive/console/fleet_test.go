@@ -40,7 +40,7 @@ func fleetOf(t testing.TB, benches map[string]*bench) *ships {
 		configs[name] = c
 	}
 	m := testkit.Must(Fleet(configs)).(*members)
-	m.timeout = time.Minute // a database that is slow on this machine is not away
+	m.timeout = time.Minute // a database that is slow on this machine is not unavailable
 	return &ships{t, m, benches}
 }
 

@@ -71,7 +71,7 @@ func newConsole(t testing.TB, config Config) *console {
 	return handler.(*console)
 }
 
-var errAccess = errors.New("the directory of people is away")
+var errAccess = errors.New("the directory of people is unavailable")
 
 // access is the access function of a bench.
 func access(r *http.Request) (Person, error) {
@@ -307,11 +307,11 @@ func (b *bench) want(status letters.Status, n int) {
 }
 
 // away takes a table away, so that the database refuses what needs it, until the returned function is called.
-func (b *bench) away(table string) (heal func()) {
+func (b *bench) unavailable(table string) (heal func()) {
 	b.t.Helper()
 	rename := func(from, to string) {
 		testkit.Must(b.db.Exec(`ALTER TABLE ` + from + ` RENAME TO ` + to))
 	}
-	rename(table, table+"_away")
-	return func() { rename(table+"_away", table) }
+	rename(table, table+"_unavailable")
+	return func() { rename(table+"_unavailable", table) }
 }

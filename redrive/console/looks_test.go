@@ -130,7 +130,7 @@ func (s *status) WriteHeader(code int) {
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // Feature V11, decision 23: a discard of several requests goes on by itself with a script, and not by looking at it.
-func testDiscardGoesOn(t *testing.T, engine *browser.Browser) {
+func testDiscardResumed(t *testing.T, engine *browser.Browser) {
 	b := newBench(t)
 	const many = 2_000
 	b.several(many)

@@ -56,8 +56,8 @@ func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (store
 	if s.statements.fresh == "" || !s.known.has(r.cause) || s.db.Held(ctx) {
 		return false, nil
 	}
-	slot, giveBack := s.slots.take()
-	defer giveBack()
+	slot, requeue := s.slots.take()
+	defer requeue()
 	first, last := r.failed(now)
 	args := append(r.args(now, s.db), r.metadata, metadatacodec.Payload(r.msg.Payload),
 		[]byte(s.service), s.db.Text(r.cause), slot, first.UnixMicro(), last.UnixMicro(), now.Unix()/60)
@@ -209,7 +209,7 @@ type slots struct {
 func newSlots() *slots { return &slots{first: rand.IntN(maxSlots)} }
 
 // take returns a slot, and what gives it back.
-func (s *slots) take() (slot int, giveBack func()) {
+func (s *slots) take() (slot int, requeue func()) {
 	for {
 		taken := s.taken.Load()
 		free := bits.TrailingZeros32(^taken)

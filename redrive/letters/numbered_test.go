@@ -31,7 +31,7 @@ func TestStore_numbersTaken(t *testing.T) {
 	testkit.Check(t, errors.As(hidden.Of(store).Numbered(t.Context()), &own), "no one looks ahead")
 	for _, some := range [][]*message.Message{{letter("single", "{}")}, {letter("one", "{}"), letter("two", "{}")}} {
 		err := store.Publish("orders.dlq", some...)
-		testkit.Require(t, errors.As(err, &own) && outage.Away(err), "%d letters: %v", len(some), err)
+		testkit.Require(t, errors.As(err, &own) && outage.Unavailable(err), "%d letters: %v", len(some), err)
 	}
 	mustExec(t, db, `SELECT setval(pg_get_serial_sequence('spillway_dead_letters', 'seq'), 1)`)
 
@@ -79,7 +79,7 @@ func TestStore_numbersOfEventsTaken(t *testing.T) {
 	testkit.Check(t, errors.As(err, &own), "settle: %v", err)
 	other := storeOn(t, db) // as a drain that begins
 	err = testkit.Err(fixture.Take(t.Context(), other, all, time.Minute, 2))
-	testkit.Check(t, errors.As(err, &own) && outage.Away(err), "take: %v", err)
+	testkit.Check(t, errors.As(err, &own) && outage.Unavailable(err), "take: %v", err)
 	mustExec(t, db, own.Remedy)
 	testkit.Equal(t, "taken", len(testkit.Must(fixture.Take(t.Context(), other, all, time.Minute, 2))), 2)
 	testkit.Equal(t, "settled", len(testkit.Must(fixture.MarkEach(t.Context(), store, letters.StatusRedriven, act, taken...))), 1)

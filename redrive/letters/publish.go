@@ -181,7 +181,7 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 			return nil
 		}
 		for _, topic := range topics {
-			if err := s.goesOn(topic, of); err != nil {
+			if err := s.resumed(topic, of); err != nil {
 				return wrapped(fmt.Sprintf("collect %q", topic), err)
 			}
 		}
@@ -189,9 +189,9 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 	}
 }
 
-// goesOn returns an error if the topic would be read again from its beginning. A cause says that it was read before,
+// resumed returns an error if the topic would be read again from its beginning. A cause says that it was read before,
 // and outlives its letters.
-func (s *Store) goesOn(topic string, of inside.Group) error {
+func (s *Store) resumed(topic string, of inside.Group) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
 	defer cancel()
 	if err := s.usable(ctx); err != nil {
@@ -281,8 +281,8 @@ func (s *Store) storeInTurn(ctx context.Context, records []*record) (map[string]
 // storeManyFresh stores and counts letters that are new in one statement, in the order in which they came. It does
 // nothing about letters that are there.
 func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored map[string]bool, err error) {
-	slot, giveBack := s.slots.take()
-	defer giveBack()
+	slot, requeue := s.slots.take()
+	defer requeue()
 	now := time.Now()
 	size := bits.Len(uint(len(records) - 1)) // few sizes, so that drivers and servers keep few statements
 	args := make([]any, 0, (1<<size)*freshColumns+3)

@@ -95,13 +95,14 @@ func testStore_sealed(t *testing.T, on fixture.Database) {
 		"without keys: %v", err)
 }
 
-// Feature D14: while the keys are away the Store takes nothing in the clear, and what is sealed already it takes.
-func TestStore_sealAway(t *testing.T) {
+// Feature D14: while the keys are unavailable the Store takes nothing in the clear, and what is sealed already it
+// takes.
+func TestStore_sealUnavailable(t *testing.T) {
 	s, keys := fixture.Sealer(t, "k1")
 	store := sealedStore(t, sqliteFile.Create(t)(), s)
 	sealed, _, err := inside.Poison.Seal(t.Context(), s, secretLetter("1"))
 	testkit.NoError(t, err)
-	keys.Away.Store(true)
+	keys.Unavailable.Store(true)
 	err = store.Publish("orders.dlq", secretLetter("2"))
 	testkit.Check(t, errors.Is(err, seal.ErrUnavailable) && strings.Contains(err.Error(), "the KMS does not answer"),
 		"published without keys: %v", err)
@@ -152,9 +153,9 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	leased := take(t, plain, letters.Filter{IDs: []string{"leased", "leased too"}}, 2)
 	store := sealedStore(t, db, both)
 	before := list(t, store, letters.Filter{})
-	keys.Away.Store(true)
+	keys.Unavailable.Store(true)
 	testkit.Is(t, testkit.Err(store.Reseal(t.Context(), letters.Filter{}, letters.Act{})), seal.ErrUnavailable)
-	keys.Away.Store(false)
+	keys.Unavailable.Store(false)
 
 	act, last := letters.Act{By: "ada", Reason: "rotation"}, inside.Resealed{}
 	report, err := hidden.Of(store).Reseal(t.Context(), letters.Filter{}, act, inside.ResealOptions{Progress: func(r inside.Resealed) { last = r }})

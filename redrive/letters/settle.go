@@ -166,8 +166,8 @@ func (s *Store) settleAtOnce(ctx context.Context, n int, texts settling, act Act
 			messages.add(message)
 		}
 	}
-	slot, giveBack := s.slots.take()
-	defer giveBack()
+	slot, requeue := s.slots.take()
+	defer requeue()
 	args := append([]any{seqs.text(), tokens.text(), was.text(), messages.text()}, s.marks(act)...)
 	args = append(args, asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
 		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)

@@ -177,8 +177,8 @@ func (s *Store) numbered(ctx context.Context) error {
 
 // writeLetters is write for n letters at once. What work notes in the tally is counted at the end of the transaction.
 func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx, tally) error) error {
-	slot, giveBack := s.slots.take()
-	defer giveBack()
+	slot, requeue := s.slots.take()
+	defer requeue()
 	return s.write(ctx, func(tx *sql.Tx) error {
 		if n > 1 && s.statements.several != "" {
 			if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {

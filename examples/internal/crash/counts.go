@@ -44,7 +44,7 @@ func (c *Consumer) count(what string) {
 	}
 }
 
-func (s *story) happened(what string) (n int64, err error) {
+func (s *history) happened(what string) (n int64, err error) {
 	err = s.db.QueryRow(s.Bind(`SELECT count(*) FROM happened WHERE what = ?`), what).Scan(&n)
 	return n, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // deploy replaces the consumer by one with the fix, and brings the letters back.
-func (s *story) deploy(ctx context.Context, result *webhooks.Result) error {
+func (s *history) deploy(ctx context.Context, result *webhooks.Result) error {
 	if err := s.end(); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *story) deploy(ctx context.Context, result *webhooks.Result) error {
 }
 
 // conclude waits for the summaries and counts by id.
-func (s *story) conclude(ctx context.Context, result *webhooks.Result, deliveries []*message.Message) error {
+func (s *history) conclude(ctx context.Context, result *webhooks.Result, deliveries []*message.Message) error {
 	stored, err := applied(s.db)
 	if err != nil {
 		return err

@@ -43,13 +43,13 @@ func Start(s Setting, flag string) (*Process, error) {
 }
 
 // begin starts the consumer of the story.
-func (s *story) begin() (err error) {
+func (s *history) begin() (err error) {
 	s.consumer, err = Start(s.Setting, "-consume")
 	return err
 }
 
 // end stops it, if there is one.
-func (s *story) end() error {
+func (s *history) end() error {
 	p := s.consumer
 	s.consumer = nil
 	if p == nil {
@@ -59,7 +59,7 @@ func (s *story) end() error {
 }
 
 // kill kills it, and one that is at rest is woken for it.
-func (s *story) kill() error {
+func (s *history) kill() error {
 	if s.consumer == nil {
 		if err := s.begin(); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (s *story) kill() error {
 }
 
 // alive returns an error if the process ended without being asked to.
-func (s *story) alive() error {
+func (s *history) alive() error {
 	if s.consumer == nil {
 		return nil
 	}

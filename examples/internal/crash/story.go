@@ -29,7 +29,7 @@ type Broker struct {
 	DB *sql.DB
 }
 
-type story struct {
+type history struct {
 	Plan
 	Broker
 	db         *sql.DB
@@ -42,7 +42,7 @@ type story struct {
 // Tell runs the story of a plan that is ready.
 func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Result, err error) {
 	deliveries, _ := webhooks.Prepare(plan.events, plan.Seed)
-	s := &story{Plan: *plan, Broker: broker, tally: &webhooks.Tally{}}
+	s := &history{Plan: *plan, Broker: broker, tally: &webhooks.Tally{}}
 	if s.db = broker.DB; s.db == nil {
 		var cleanUp func() error
 		if s.db, cleanUp, err = OpenDatabase(&s.Setting, ""); err != nil {
@@ -79,7 +79,7 @@ func Tell(ctx context.Context, plan *Plan, broker Broker) (result webhooks.Resul
 	return result, s.conclude(ctx, &result, deliveries)
 }
 
-func (s *story) receive() {
+func (s *history) receive() {
 	for msg := range s.Summaries {
 		_ = s.tally.Receive(msg) // it notes, and has nothing to refuse
 		msg.Ack()
@@ -87,7 +87,7 @@ func (s *story) receive() {
 }
 
 // crash lets the consumer store some events, kills it, and starts it again.
-func (s *story) crash(ctx context.Context) error {
+func (s *history) crash(ctx context.Context) error {
 	if err := s.begin(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const quiet = time.Second
 
 // outstanding is how many messages are not acked. Where the backlog does not show what a consumer holds, 0 is certain
 // only of one that has ended: when it has been quiet it is stopped, and started again if it gave something back.
-func (s *story) outstanding(ctx context.Context) (int, error) {
+func (s *history) outstanding(ctx context.Context) (int, error) {
 	n, err := s.Backlog(ctx)
 	if err != nil || s.Holders == nil {
 		return n, err
@@ -34,14 +34,14 @@ func (s *story) outstanding(ctx context.Context) (int, error) {
 	if err := s.end(); err != nil {
 		return 0, err
 	}
-	if n, err = s.givenBack(ctx); err != nil || n == 0 {
+	if n, err = s.requeued(ctx); err != nil || n == 0 {
 		return 0, err
 	}
 	return n, s.begin()
 }
 
-// givenBack is the backlog after the broker has noticed that the consumer is gone.
-func (s *story) givenBack(ctx context.Context) (int, error) {
+// requeued is the backlog after the broker has noticed that the consumer is gone.
+func (s *history) requeued(ctx context.Context) (int, error) {
 	for {
 		holders, err := s.Holders(ctx)
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
@@ -55,7 +55,7 @@ func (s *story) givenBack(ctx context.Context) (int, error) {
 }
 
 // settle waits until nothing is on its way any more: what total deliveries brought about is in the database.
-func (s *story) settle(ctx context.Context, what string, total int) error {
+func (s *history) settle(ctx context.Context, what string, total int) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	return webhooks.Progress(ctx, os.Stdout, what, total, func() int {
@@ -69,7 +69,7 @@ func (s *story) settle(ctx context.Context, what string, total int) error {
 }
 
 // reach waits until so many events are stored. It fails when there will never be so many.
-func (s *story) reach(ctx context.Context, want int) (stored int, err error) {
+func (s *history) reach(ctx context.Context, want int) (stored int, err error) {
 	for next := time.Now().Add(quiet); ; time.Sleep(2 * time.Millisecond) {
 		idle := false
 		if time.Now().After(next) { // Kafka takes a while to tell

@@ -57,7 +57,7 @@ func (c Config) connect() (*natsgo.Conn, error) {
 		natsgo.ReconnectWait(250 * time.Millisecond),
 		natsgo.PingInterval(5 * time.Second),
 		natsgo.MaxPingsOutstanding(2),
-		// While the server is away, a message is refused at once. The client would keep it and publish it later, after
+		// While the server is unavailable, a message is refused at once. The client would keep it and publish it later, after
 		// its publisher was told that it failed.
 		natsgo.ReconnectBufSize(-1),
 	}

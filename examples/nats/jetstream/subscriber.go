@@ -50,7 +50,7 @@ func NewSubscriber(config Config, logger watermill.LoggerAdapter) (*Subscriber, 
 	s.close = sync.OnceValue(func() error {
 		end()
 		s.running.Wait()
-		// What was requeued is sent. If the server is away, AckWait brings it.
+		// What was requeued is sent. If the server is unavailable, AckWait brings it.
 		_ = conn.FlushTimeout(config.PublishWait)
 		conn.Close()
 		return nil

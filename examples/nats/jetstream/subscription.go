@@ -66,8 +66,8 @@ func (s *subscription) hand(msg *message.Message) {
 	}
 }
 
-// giveBack nacks what is in hand. What its handler has settled meanwhile stays so.
-func (s *subscription) giveBack() {
+// requeue nacks what is in hand. What its handler has settled meanwhile stays so.
+func (s *subscription) requeue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for msg := range s.inHand {
@@ -88,7 +88,7 @@ func (s *subscription) drain() {
 			context.AfterFunc(msg.Context(), s.gate.settled)
 			msg.Nack()
 		case <-grace.C:
-			s.giveBack()
+			s.requeue()
 		case <-ticker.C:
 			if s.gate.empty() {
 				return

@@ -14,17 +14,17 @@ import (
 )
 
 // Roster has the handlers of any number of routers. The zero value is ready for use.
-type Roster struct {
+type Registry struct {
 	mu      sync.Mutex
 	routers map[*message.Router][]string // nil for one that does not run yet
 	late    bool                         // a handler was added to a router that runs
 }
 
 // Expect tells the Roster of a router that is going to run.
-func (r *Roster) Expect(router *message.Router) { r.note(router, nil) }
+func (r *Registry) Expect(router *message.Router) { r.note(router, nil) }
 
 // Join takes the names of the handlers of a router. It is called in a plugin: then no handler runs yet.
-func (r *Roster) Join(router *message.Router) {
+func (r *Registry) Join(router *message.Router) {
 	names := slices.AppendSeq(make([]string, 0, 8), maps.Keys(router.Handlers()))
 	if !r.note(router, names) {
 		return
@@ -41,7 +41,7 @@ func (r *Roster) Join(router *message.Router) {
 }
 
 // note reports whether names are new.
-func (r *Roster) note(router *message.Router, names []string) bool {
+func (r *Registry) note(router *message.Router, names []string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.routers == nil {
@@ -55,7 +55,7 @@ func (r *Roster) note(router *message.Router, names []string) bool {
 }
 
 // Complete reports whether each router runs, and none has got a further handler since.
-func (r *Roster) Complete() bool {
+func (r *Registry) Complete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, names := range r.routers {
@@ -67,7 +67,7 @@ func (r *Roster) Complete() bool {
 }
 
 // Has reports whether a handler has the name.
-func (r *Roster) Has(name string) bool {
+func (r *Registry) Has(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, names := range r.routers {
@@ -82,7 +82,7 @@ func (r *Roster) Has(name string) bool {
 const maxShown = 20
 
 // String lists the names, for an error.
-func (r *Roster) String() string {
+func (r *Registry) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []string

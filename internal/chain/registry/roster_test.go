@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func router(t *testing.T, known *registry.Roster, handlers ...string) (*message.Router, func(name string)) {
+func router(t *testing.T, known *registry.Registry, handlers ...string) (*message.Router, func(name string)) {
 	t.Helper()
 	r := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: 20 * time.Second}, watermill.NopLogger{}))
 	known.Expect(r)
@@ -50,8 +50,8 @@ func run(t *testing.T, r *message.Router) {
 
 // Conventions: a name can be judged when each router runs, and no longer when a handler was added to one that runs: its
 // name is not known.
-func TestRoster(t *testing.T) {
-	var known registry.Roster
+func TestRegistry(t *testing.T) {
+	var known registry.Registry
 	complete := func(want bool) {
 		t.Helper()
 		if got := known.Complete(); got != want {
@@ -75,8 +75,8 @@ func TestRoster(t *testing.T) {
 }
 
 // Bad input: an error lists at most so many names.
-func TestRosterText(t *testing.T) {
-	var known registry.Roster
+func TestRegistryText(t *testing.T) {
+	var known registry.Registry
 	if got := known.String(); got != "none" {
 		t.Error(got)
 	}

@@ -1,10 +1,10 @@
-// Package outage holds messages while something that Spillway itself needs is away: a database of keys, a broker of
-// outputs.
+// Package outage holds messages while something that Spillway itself needs is unavailable: a database of keys, a broker
+// of outputs.
 //
-// A Dependency is one such thing. If a request fails because the thing is away (see Away), the error is not about the
-// message. Dependency.Do then holds the message and tries again, and at last gives it back, uncounted. During an
-// outage, one caller a second tries, and the others wait for the outcome. There is no goroutine, and every wait ends
-// with the message's context.
+// A Dependency is one such thing. If a request fails because the thing is unavailable (see Unavailable), the error is
+// not about the message. Dependency.Do then holds the message and tries again, and at last gives it back, uncounted.
+// During an outage, one caller a second tries, and the others wait for the outcome. There is no goroutine, and every
+// wait ends with the message's context.
 //
 // Failures count as an outage after a second. The dependency logs when an outage began, and when failures have stopped
 // for two seconds.
@@ -57,13 +57,13 @@ type Config struct {
 	Name string
 	// MaxHold is how long a message is held at most before it is requeued. Default: see the function MaxHold.
 	MaxHold time.Duration
-	// Away reports whether an error means that the thing is away. Default: the function Away.
-	Away func(error) bool
+	// Unavailable reports whether an error means that the thing is unavailable. Default: the function Unavailable.
+	Unavailable func(error) bool
 	// Lost reports whether an error means that the connection was lost under the request, which the request itself can
 	// have caused. After maxInterruptions of these errors, Do returns the error. Default: none. With every client, Do
 	// returns the error after maxRefusal if the message alone loses connections again and again.
 	Lost func(error) bool
-	// Nacked reports whether an error that is Away may last for good, because a thing that is reached refuses by
+	// Nacked reports whether an error that is Unavailable may last for good, because a thing that is reached refuses by
 	// itself. If all messages have it for maxRefusal, Do returns it for one message in each such time. Default: none.
 	// Give the function Nacked if a message that is let go has another place to go to.
 	Nacked func(error) bool
@@ -73,9 +73,9 @@ type Config struct {
 
 // Dependency is one thing that Spillway needs. It is safe for concurrent use.
 type Dependency struct {
-	config Config
-	away   atomic.Bool // messages wait without an attempt of their own
-	noting atomic.Bool // a success changes something
+	config      Config
+	unavailable atomic.Bool // messages wait without an attempt of their own
+	noting      atomic.Bool // a success changes something
 
 	mu       sync.Mutex
 	failures int            // in a row
@@ -91,16 +91,16 @@ type Dependency struct {
 
 // New returns a Dependency.
 func New(config Config) *Dependency {
-	if config.Away == nil {
-		config.Away = Away
+	if config.Unavailable == nil {
+		config.Unavailable = Unavailable
 	}
 	config.Logger = logging.Wrap(config.Logger, nil)
 	return &Dependency{config: config, suspects: suspects{Memory: recent.For[suspect](forgotten)}}
 }
 
 // Do calls try on behalf of c's message. It returns nil, or try's error if the error is about the message. If try fails
-// because the thing is away, Do holds the message and calls try again, until ctx ends or MaxHold has passed. Then it
-// returns an error that gives the message back. Pass the context in which try waits.
+// because the thing is unavailable, Do holds the message and calls try again, until ctx ends or MaxHold has passed.
+// Then it returns an error that gives the message back. Pass the context in which try waits.
 func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
 	if !g.mustWait(c) {
@@ -137,13 +137,13 @@ func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, 
 	for {
 		switch g.slot(waits, of, until) {
 		case ended, expired:
-			return g.GiveBack(c, err)
+			return g.Requeue(c, err)
 		}
 		if err = try(); !g.failed(ctx, c, err) {
 			return err
 		}
 		if ctx.Err() != nil {
-			return g.GiveBack(c, err)
+			return g.Requeue(c, err)
 		}
 		if g.refusedForGood(c) {
 			return err
@@ -151,9 +151,9 @@ func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, 
 	}
 }
 
-// GiveBack returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
-// again: for it GiveBack returns err.
-func (g *Dependency) GiveBack(c *chain.Call, err error) error {
+// Requeue returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
+// again: for it Requeue returns err.
+func (g *Dependency) Requeue(c *chain.Call, err error) error {
 	if err == nil {
 		err = errWaited
 	}
@@ -180,7 +180,7 @@ func (g *Dependency) Interrupted(ctx context.Context, c *chain.Call, err error, 
 	if ping != nil {
 		_ = g.Do(ctx, c, ping)
 	}
-	return g.GiveBack(c, err)
+	return g.Requeue(c, err)
 }
 
 // Settled forgets c's message.
@@ -196,7 +196,7 @@ func (g *Dependency) Settled(c *chain.Call) {
 
 // Report is an outage that goes on.
 type Report struct {
-	Name    string // what is away
+	Name    string // what is unavailable
 	Since   time.Time
 	Waiting int // messages that are held
 }
@@ -306,8 +306,8 @@ const (
 	unclear                  // it is lost, and the error does not say when
 )
 
-// linkOf reports what an error that is Away says of the connection. A failure to connect counts before what caused it:
-// a proxy cuts what it cannot pass on.
+// linkOf reports what an error that is Unavailable says of the connection. A failure to connect counts before what
+// caused it: a proxy cuts what it cannot pass on.
 func linkOf(err error) link {
 	found := disconnected
 	_ = safecall.Call("an error", func() error { // whose method can panic

@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
-var errAway = driver.ErrBadConn
+var errUnavailable = driver.ErrBadConn
 
 func call(ctx context.Context, id string) *chain.Call {
 	msg := message.NewMessage(id, []byte("payload"))
@@ -30,12 +30,12 @@ func call(ctx context.Context, id string) *chain.Call {
 	return chain.Keep(msg)
 }
 
-func givenBack(err error) bool {
+func requeued(err error) bool {
 	failure, ok := causes.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
-// thing is away or not, and counts who asks for it.
+// thing is unavailable or not, and counts who asks for it.
 type thing struct {
 	down  atomic.Bool
 	asked atomic.Int32
@@ -44,7 +44,7 @@ type thing struct {
 func (d *thing) ask() error {
 	d.asked.Add(1)
 	if d.down.Load() {
-		return errAway
+		return errUnavailable
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func TestOutage(t *testing.T) {
 }
 
 // Promise P3: a held message is given back, uncounted, after MaxHold, or before its deadline, or with its context.
-func TestGivenBack(t *testing.T) {
+func TestRequeued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
 		var d thing
@@ -108,16 +108,16 @@ func TestGivenBack(t *testing.T) {
 			began := time.Now()
 			err := g.Do(ctx, call(ctx, "m"), d.ask)
 			took := time.Since(began)
-			testkit.Check(t, givenBack(err) && took == want, "after %s, not %s: %v", took, want, err)
+			testkit.Check(t, requeued(err) && took == want, "after %s, not %s: %v", took, want, err)
 			cancel()
 		}
 		adapters := hold.WithMaxHold(t.Context(), time.Hour)
 		for configured, want := range map[time.Duration]time.Duration{0: time.Hour, time.Minute: time.Minute} {
-			var away thing
-			away.down.Store(true)
+			var unavailable thing
+			unavailable.down.Store(true)
 			began := time.Now()
-			err := New(Config{MaxHold: configured}).Do(adapters, call(adapters, "m"), away.ask)
-			testkit.Check(t, givenBack(err) && time.Since(began) == want,
+			err := New(Config{MaxHold: configured}).Do(adapters, call(adapters, "m"), unavailable.ask)
+			testkit.Check(t, requeued(err) && time.Since(began) == want,
 				"an adapter's hold, and %s configured: after %s: %v", configured, time.Since(began), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,16 +125,16 @@ func TestGivenBack(t *testing.T) {
 		defer time.AfterFunc(ends, cancel).Stop()
 		began := time.Now()
 		err := g.Do(ctx, call(ctx, "m"), d.ask)
-		testkit.Check(t, givenBack(err) && time.Since(began) == ends, "after %s: %v", time.Since(began), err)
+		testkit.Check(t, requeued(err) && time.Since(began) == ends, "after %s: %v", time.Since(began), err)
 	})
 }
 
 // Promise P1: a message that its handler acked cannot come again, so it keeps its error, with which it is set aside.
-func TestAckedIsNotGivenBack(t *testing.T) {
+func TestAckedIsNotRequeued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := call(t.Context(), "m")
 		c.Msg.Ack()
-		testkit.Equal(t, "", New(Config{}).Do(t.Context(), c, func() error { return errAway }), errAway)
+		testkit.Equal(t, "", New(Config{}).Do(t.Context(), c, func() error { return errUnavailable }), errUnavailable)
 	})
 }
 
@@ -156,15 +156,15 @@ func TestRefusedAlone(t *testing.T) {
 		})
 		began := time.Now()
 		err, deliveries := error(nil), 0
-		for err == nil || givenBack(err) {
+		for err == nil || requeued(err) {
 			deliveries++
-			err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
+			err = g.Do(ctx, call(ctx, "m"), func() error { return errUnavailable })
 		}
 		took := time.Since(began)
-		testkit.Check(t, err == errAway && took >= maxRefusal && took <= maxRefusal+hold.DefaultMaxHold,
+		testkit.Check(t, err == errUnavailable && took >= maxRefusal && took <= maxRefusal+hold.DefaultMaxHold,
 			"after %s: %v", took, err)
-		err = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
-		testkit.Check(t, err == errAway, "a message that was found out is held again: %v", err)
+		err = g.Do(ctx, call(ctx, "m"), func() error { return errUnavailable })
+		testkit.Check(t, err == errUnavailable, "a message that was found out is held again: %v", err)
 		stop()
 		others.Wait()
 		testkit.Equal(t, "one message's trouble is an outage", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
@@ -181,17 +181,17 @@ func TestInterrupted(t *testing.T) {
 		d.down.Store(true)
 		defer time.AfterFunc(5*time.Second, func() { d.down.Store(false) }).Stop()
 		began := time.Now()
-		err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
-		testkit.Check(t, givenBack(err) && time.Since(began) >= 5*time.Second, "after %s: %v", time.Since(began), err)
+		err := g.Interrupted(t.Context(), call(t.Context(), "m"), errUnavailable, d.ask)
+		testkit.Check(t, requeued(err) && time.Since(began) >= 5*time.Second, "after %s: %v", time.Since(began), err)
 		for range maxInterruptions - 1 {
-			err := g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
-			testkit.Check(t, givenBack(err), "%v", err)
+			err := g.Interrupted(t.Context(), call(t.Context(), "m"), errUnavailable, d.ask)
+			testkit.Check(t, requeued(err), "%v", err)
 		}
-		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
-		testkit.Check(t, err == errAway, "given back without end: %v", err)
+		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errUnavailable, d.ask)
+		testkit.Check(t, err == errUnavailable, "given back without end: %v", err)
 		g.Settled(call(t.Context(), "m"))
-		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errAway, d.ask)
-		testkit.Check(t, givenBack(err), "a message that came through is still counted: %v", err)
+		err = g.Interrupted(t.Context(), call(t.Context(), "m"), errUnavailable, d.ask)
+		testkit.Check(t, requeued(err), "a message that came through is still counted: %v", err)
 	})
 }
 
@@ -201,7 +201,7 @@ func TestEndsTheConnection(t *testing.T) {
 		errLost := &amqp091.Error{Code: amqp091.FrameError}
 		g := New(Config{Lost: Lost})
 		err, asked := error(nil), 0
-		for began := time.Now(); err == nil || givenBack(err); {
+		for began := time.Now(); err == nil || requeued(err); {
 			err = g.Do(t.Context(), call(t.Context(), "m"), func() error { asked++; return errLost })
 			testkit.Require(t, time.Since(began) <= time.Hour, "it is held for ever")
 		}
@@ -213,14 +213,14 @@ func TestEndsTheConnection(t *testing.T) {
 func TestSuspectsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
-		_ = g.Interrupted(t.Context(), call(t.Context(), "1"), errAway, nil)
+		_ = g.Interrupted(t.Context(), call(t.Context(), "1"), errUnavailable, nil)
 		time.Sleep(forgotten + time.Minute)
 		err := g.Do(t.Context(), call(t.Context(), "m"), func() error { return nil })
 		testkit.Check(t, err == nil && !g.noting.Load(), "%v, and %d are remembered", err, g.suspects.Len())
 	})
 }
 
-// Promise P5: while nothing is away a dependency costs nothing.
+// Promise P5: while nothing is unavailable a dependency costs nothing.
 func TestAllocations(t *testing.T) {
 	g := New(Config{})
 	c, try := call(t.Context(), "m"), func() error { return nil }

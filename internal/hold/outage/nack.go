@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// NewNack returns an error for a broker that is reached and does not confirm: it nacks, or is silent. It is Away, and
-// Nacked.
+// NewNack returns an error for a broker that is reached and does not confirm: it nacks, or is silent. It is
+// Unavailable, and Nacked.
 func NewNack(text string) error { return &nack{text} }
 
 type nack struct{ text string }
@@ -46,7 +46,7 @@ type nacks struct {
 
 // letsGo notes a failure, and reports whether its message is let go.
 func (n *nacks) letsGo(nacked bool, now time.Time) bool {
-	if !nacked { // it is away: the nacks before are of an earlier time
+	if !nacked { // it is unavailable: the nacks before are of an earlier time
 		*n = nacks{let: n.let}
 		return false
 	}
@@ -61,7 +61,7 @@ func (n *nacks) letsGo(nacked bool, now time.Time) bool {
 	return true
 }
 
-// failed notes the outcome of an attempt, and reports whether it failed because the thing is away.
+// failed notes the outcome of an attempt, and reports whether it failed because the thing is unavailable.
 func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool {
 	if err == nil {
 		g.passed(c)
@@ -70,7 +70,7 @@ func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool 
 	if ctx.Err() != nil { // the attempt was cut off: it proves nothing
 		return false
 	}
-	if !g.config.Away(err) {
+	if !g.config.Unavailable(err) {
 		return false
 	}
 	lost, l := g.config.Lost != nil && g.config.Lost(err), linkOf(err)
@@ -100,7 +100,7 @@ func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool 
 	}
 	g.latest, g.latestAt, g.next = of, now, now.Add(probeEvery)
 	if g.failures >= closedAfter {
-		g.away.Store(true)
+		g.unavailable.Store(true)
 	}
 	if !g.suspects.passing(of, now) {
 		g.failing(of, now, err)
@@ -129,7 +129,7 @@ func (g *Dependency) recovered(now time.Time) {
 	}
 	g.failures = 0
 	close(g.up)
-	g.away.Store(false)
+	g.unavailable.Store(false)
 	g.calming(now)
 }
 
@@ -157,7 +157,7 @@ func (g *Dependency) mustWait(c *chain.Call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	of, now := recent.Of(c), time.Now()
-	return !g.suspects.condemned(of, now) && (g.away.Load() || g.suspects.due(of).After(now))
+	return !g.suspects.condemned(of, now) && (g.unavailable.Load() || g.suspects.due(of).After(now))
 }
 
 // slot waits until the thing is back, or it is the caller's slot to try. The message that tried last lets others try

@@ -17,7 +17,7 @@ func TestNackingBroker(t *testing.T) {
 	for name, row := range map[string]struct {
 		lasts, lost time.Duration // of the outage, and when the connection was lost; 0 is not
 		nacked      func(error) bool
-		letGo       int
+		release     int
 		abreast     int
 	}{
 		"not for minutes":          {maxRefusal - time.Second, 0, Nacked, 0, 20},
@@ -33,14 +33,14 @@ func TestNackingBroker(t *testing.T) {
 				logger, began := watermill.NewCaptureLogger(), time.Now()
 				g, nack := New(Config{Logger: logger, Nacked: row.nacked}), NewNack("nack")
 				var mu sync.Mutex
-				letGo, through := 0, 0
+				release, through := 0, 0
 				ask := func() error {
 					since := time.Since(began)
 					switch {
 					case since >= row.lasts:
 						return nil
 					case row.lost > 0 && since >= row.lost && since < row.lost+2*time.Second:
-						return errAway
+						return errUnavailable
 					}
 					return nack
 				}
@@ -48,7 +48,7 @@ func TestNackingBroker(t *testing.T) {
 				handle := func(id string) {
 					c := call(t.Context(), id)
 					err := g.Do(t.Context(), c, ask)
-					for ; givenBack(err); err = g.Do(t.Context(), c, ask) {
+					for ; requeued(err); err = g.Do(t.Context(), c, ask) {
 						c.AddHeld(-c.Held()) // as when it comes again
 						time.Sleep(100 * time.Millisecond)
 					}
@@ -58,7 +58,7 @@ func TestNackingBroker(t *testing.T) {
 						through++
 						return
 					}
-					letGo++
+					release++
 					for range 4 { // one that is let go waits for no turn
 						at := time.Now()
 						testkit.Check(t, g.Do(t.Context(), c, ask) == nack && time.Since(at) == 0,
@@ -74,8 +74,8 @@ func TestNackingBroker(t *testing.T) {
 					})
 				}
 				all.Wait()
-				testkit.Check(t, letGo == row.letGo && through == 20-row.letGo,
-					"%d were let go, not %d; %d came through", letGo, row.letGo, through)
+				testkit.Check(t, release == row.release && through == 20-row.release,
+					"%d were let go, not %d; %d came through", release, row.release, through)
 				time.Sleep(time.Minute)
 				lines := logger.Captured()
 				testkit.Check(t, len(lines[watermill.ErrorLogLevel]) == 1 && len(lines[watermill.InfoLogLevel]) == 1,

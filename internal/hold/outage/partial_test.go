@@ -37,7 +37,7 @@ func TestLink(t *testing.T) {
 		{mysql.ErrInvalidConn, cut},
 		{&amqp091.Error{Code: amqp091.FrameError, Reason: "EOF"}, cut},
 		{amqp091.ErrClosed, unclear},
-		{errAway, unclear},
+		{errUnavailable, unclear},
 		{sarama.ErrNotConnected, unclear},
 		{errDial, disconnected},
 		{syscall.ECONNREFUSED, disconnected},
@@ -65,7 +65,7 @@ func until(t *testing.T, g *Dependency, id string, try func() error) (time.Durat
 	began := time.Now()
 	for {
 		err := g.Do(t.Context(), call(t.Context(), id), try)
-		if took := time.Since(began); !givenBack(err) || took > aLongTime {
+		if took := time.Since(began); !requeued(err) || took > aLongTime {
 			return took, err
 		}
 	}
@@ -92,11 +92,11 @@ func TestCutsTheConnection(t *testing.T) {
 	})
 }
 
-// Decision 13: a thing that is away for good holds its messages for good, and one line says so. That is so if
+// Decision 13: a thing that is unavailable for good holds its messages for good, and one line says so. That is so if
 // connections are lost too; behind an accepting proxy, few are set aside.
 func TestLongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, lost := range []error{errAway, io.EOF} {
+		for _, lost := range []error{errUnavailable, io.EOF} {
 			logger := watermill.NewCaptureLogger()
 			g, n := New(Config{Logger: logger}), 0
 			took, err := until(t, g, "m", func() error {
@@ -105,7 +105,7 @@ func TestLongOutage(t *testing.T) {
 				}
 				return errDial
 			})
-			testkit.Check(t, givenBack(err), "%v: after %s: %v", lost, took, err)
+			testkit.Check(t, requeued(err), "%v: after %s: %v", lost, took, err)
 			testkit.Equal(t, "lines", len(logger.Captured()[watermill.ErrorLogLevel]), 1)
 		}
 		g, n := New(Config{}), 0
@@ -118,7 +118,7 @@ func TestLongOutage(t *testing.T) {
 		for _, id := range []string{"a", "b"} {
 			both.Go(func() {
 				took, err := until(t, g, id, func() error { return io.EOF })
-				testkit.Check(t, givenBack(err), "%s: after %s: %v", id, took, err)
+				testkit.Check(t, requeued(err), "%s: after %s: %v", id, took, err)
 			})
 		}
 		both.Wait()
@@ -174,13 +174,13 @@ func TestRefusedIsNoStorm(t *testing.T) {
 			})
 			all.Go(func() {
 				for began := time.Now(); time.Since(began) < time.Minute; {
-					_ = g.Do(ctx, call(ctx, "m"), func() error { offered++; return errAway })
+					_ = g.Do(ctx, call(ctx, "m"), func() error { offered++; return errUnavailable })
 				}
 			})
 			all.Wait()
 			testkit.Check(t, offered >= 8 && offered <= 14, "offered %d times in a minute", offered)
 			for began := time.Now(); time.Since(began) < 30*time.Second; {
-				_ = g.Do(ctx, call(ctx, "m"), func() error { return errAway })
+				_ = g.Do(ctx, call(ctx, "m"), func() error { return errUnavailable })
 			}
 			testkit.Equal(t, "logged", len(logger.Captured()[watermill.ErrorLogLevel]), 0)
 		}

@@ -26,7 +26,8 @@
 //
 // The crash limit calls First before it refuses a message. The next message may be as deadly, and would end the process
 // while the letter is on its way, or its ack not yet at the broker. So the subscriber places this one, and settles it
-// at the broker, before it takes the next one. A publisher that is away holds up the subscription for FirstFor at most.
+// at the broker, before it takes the next one. A publisher that is unavailable holds up the subscription for FirstFor
+// at most.
 //
 // # What may follow
 //

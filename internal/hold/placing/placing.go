@@ -21,7 +21,7 @@ type Delivery interface {
 type Ordered interface {
 	// PlaceFirst is called if the message is to be placed, and its ack to be with the broker, before the subscriber
 	// takes the next message, because the next one may end the process. It comes before Placing. If the message is not
-	// settled within FirstFor after Placing, the subscriber goes on nevertheless: the publisher may be away.
+	// settled within FirstFor after Placing, the subscriber goes on nevertheless: the publisher may be unavailable.
 	PlaceFirst()
 }
 

@@ -154,7 +154,7 @@ func (h *Handler) letter(r *request) (answer, error) {
 }
 
 // story sends what happened to the message of a letter.
-func (h *Handler) story(r *request) (answer, error) {
+func (h *Handler) history(r *request) (answer, error) {
 	seq, err := r.seq()
 	if err != nil {
 		return answer{}, err

@@ -32,7 +32,7 @@ func reading() []route {
 		{name: "letter", method: get, pattern: "/letters/{seq}", right: look, handle: (*Handler).letter,
 			says:  "A letter, masked, with its record. Without the right to look it has no payload and no metadata.",
 			gives: operate.WholeData{}},
-		{name: "story", method: get, pattern: "/letters/{seq}/events", right: look, handle: (*Handler).story,
+		{name: "story", method: get, pattern: "/letters/{seq}/events", right: look, handle: (*Handler).history,
 			says: "All that happened to the message of a letter, the oldest first.", gives: operate.EventsData{}},
 		{name: "payload", method: get, pattern: "/letters/{seq}/payload", right: operate.Look,
 			handle: (*Handler).payload, says: "The exact bytes of a payload, if none of them is masked.",

@@ -324,7 +324,7 @@ func (w *recorded) WriteHeader(status int) { w.status = max(w.status, status) }
 
 // asItWas returns the error of the API for a refusal, if it says more than the refusal does.
 func asItWas(ctx context.Context, refusal error) error {
-	err := operate.Told(ctx)
+	err := operate.Notified(ctx)
 	if err == nil || errors.As(err, new(*operate.Problem)) || errors.As(err, new(*operate.Wrong)) ||
 		errors.As(err, new(*operate.Forbidden)) {
 		return refusal

@@ -211,7 +211,7 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 // maxPark bounds one attempt to write a row.
 const maxPark = 30 * time.Second
 
-// place parks the message, or holds its sequence there. While the database is away it is held.
+// place parks the message, or holds its sequence there. While the database is unavailable it is held.
 func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made func() *message.Message,
 	wait time.Duration) chain.Outcome {
 	original := c.Original()
@@ -236,7 +236,7 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}
 	}
 	err = fmt.Errorf("ordered: park message %q: %w", c.Msg.UUID, err)
-	logging.SequencesAway.Write(p.config.Logger, err,
+	logging.SequencesUnavailable.Write(p.config.Logger, err,
 		logging.Fields{logging.Topic: message.SubscribeTopicFromCtx(c.Ctx)})
 	return chain.OutcomeOf(chain.Requeued(errors.Join(err, failure)))
 }

@@ -129,7 +129,7 @@ func (o *Owner) lookForDecisions(ctx context.Context) {
 	}
 	lanes, err := o.store.Decided(ctx, o.of)
 	if err != nil && ctx.Err() == nil {
-		logging.SequencesAway.Write(o.Logger, err, o.fields())
+		logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

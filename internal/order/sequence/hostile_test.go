@@ -157,7 +157,7 @@ func TestNumbersBehindTheRows(t *testing.T) {
 			"mariadb": `SET insert_id = 1`, "sqlite": `DELETE FROM sqlite_sequence`}[kind.Name])
 		if err := s.Park(t.Context(), source, rowOf(key, 2, "b", ""), 0); kind.Name != "sqlite" {
 			var own *database.OwnKeyError
-			testkit.Require(t, errors.As(err, &own) && outage.Away(err) && own.Table == "spillway_parked", "parked: %v", err)
+			testkit.Require(t, errors.As(err, &own) && outage.Unavailable(err) && own.Table == "spillway_parked", "parked: %v", err)
 			databases.Exec(t, db, own.Remedy)
 		}
 		for range 2 {

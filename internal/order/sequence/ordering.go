@@ -26,8 +26,8 @@ type Ordering struct {
 	Limits Limits
 }
 
-// Beside returns the store of messages that are parked beside the keys of a receiver, or an error that names what cannot
-// keep an order.
+// Beside returns the store of messages that are parked beside the keys of a receiver, or an error that names what
+// cannot keep an order.
 func Beside(ctx context.Context, receiver keytable.Receiver) (*Store, error) {
 	keys, joins, err := receiver.Keys()
 	if err != nil {
@@ -83,7 +83,7 @@ func (d *Delivery) Settle(c *chain.Call) ([]*message.Message, error) {
 			return out, nil
 		}
 		if !errors.Is(err, keytable.ErrHeld) {
-			logging.SequencesAway.Write(o.Logger, err,
+			logging.SequencesUnavailable.Write(o.Logger, err,
 				logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 		}
 		if !wait.For(ctx, pause) {

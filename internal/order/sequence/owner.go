@@ -52,7 +52,7 @@ func (o *Ordering) Own(of Source) *Owner {
 }
 
 // Load looks for what is parked. It is called when the position of the source was read, and may be called again. While
-// the database is away it waits, and reports false if ctx ends before.
+// the database is unavailable it waits, and reports false if ctx ends before.
 func (o *Owner) Load(ctx context.Context) bool {
 	o.mu.Lock()
 	o.looks++ // before the look: a lane that is found empty before it is not left after it
@@ -194,7 +194,7 @@ func (o *Owner) insist(ctx context.Context, try func() error) bool {
 			return true
 		}
 		if ctx.Err() == nil {
-			logging.SequencesAway.Write(o.Logger, err, o.fields())
+			logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
 		}
 		wait.For(ctx, pause)
 	}
@@ -400,7 +400,7 @@ func (o *Owner) StandBy(ctx context.Context) {
 	for wait.For(ctx, o.Late/3) {
 		all, err := o.store.late(ctx, o.of, o.Late)
 		if err != nil && ctx.Err() == nil {
-			logging.SequencesAway.Write(o.Logger, err, o.fields())
+			logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
 		}
 		o.mu.Lock()
 		looked := o.looks > 0

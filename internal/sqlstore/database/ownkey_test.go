@@ -54,7 +54,7 @@ id INT UNIQUE)`,
 		}
 		for _, err := range []error{found, met} {
 			var own *database.OwnKeyError
-			if !errors.As(err, &own) || !outage.Away(fmt.Errorf("put: %w", err)) {
+			if !errors.As(err, &own) || !outage.Unavailable(fmt.Errorf("put: %w", err)) {
 				t.Fatalf("the counter behind: %v", err)
 			}
 			if !strings.Contains(err.Error(), "spillway_numbers.seq") || !strings.Contains(err.Error(), own.Remedy) {
@@ -67,7 +67,7 @@ id INT UNIQUE)`,
 		if err := errors.Join(insert(3), db.OwnKeyBehind(t.Context(), table)); err != nil {
 			t.Errorf("after the remedy: %v", err)
 		}
-		if err := insert(3); err == nil || errors.As(err, &own) || !db.IsTaken(err) || outage.Away(err) {
+		if err := insert(3); err == nil || errors.As(err, &own) || !db.IsTaken(err) || outage.Unavailable(err) {
 			t.Errorf("a conflict of another index: %v", err)
 		}
 	})

@@ -217,8 +217,8 @@ func TestServices(t *testing.T) {
 	})
 }
 
-// Feature R4, promise P1: numbers that a restore left behind the rows are a fault of the table, with its remedy. They are
-// none of the message, which would become a dead letter.
+// Feature R4, promise P1: numbers that a restore left behind the rows are a fault of the table, with its remedy. They
+// are none of the message, which would become a dead letter.
 func TestNumbersBehindTheRows(t *testing.T) {
 	for _, kind := range []databases.Database{databases.Postgres, databases.MariaDB} {
 		t.Run(kind.Name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestNumbersBehindTheRows(t *testing.T) {
 				"mariadb": `SET insert_id = 1`}[kind.Name])
 			err := s.Put(t.Context(), "orders", newMessage("b"), time.Hour)
 			var own *database.OwnKeyError
-			testkit.Require(t, errors.As(err, &own) && outage.Away(err) && own.Table == "spillway_delayed", "put: %v", err)
+			testkit.Require(t, errors.As(err, &own) && outage.Unavailable(err) && own.Table == "spillway_delayed", "put: %v", err)
 			databases.Exec(t, db, own.Remedy)
 			put(t, s, "orders", newMessage("b"), time.Hour)
 			testkit.Equal(t, "rows", kept(t, s), 2)

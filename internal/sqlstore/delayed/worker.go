@@ -117,7 +117,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if w.fails == 0 {
-		logging.DelayStoreAway.Write(w.from.config.Logger, err, nil)
+		logging.DelayStoreUnavailable.Write(w.from.config.Logger, err, nil)
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
@@ -175,7 +175,7 @@ type alarms struct {
 }
 
 // add returns what takes the alarm away.
-func (a *alarms) add(one *alarm) (away func()) {
+func (a *alarms) add(one *alarm) (unavailable func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.all == nil {

@@ -38,13 +38,13 @@ func TestModes(t *testing.T) {
 	if err := call(); err != nil {
 		t.Error("up:", err)
 	}
-	set(t, s, Away)
+	set(t, s, Unavailable)
 	_ = call() // ends with its connection
 	if err := call(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Error("away:", err)
 	}
 	set(t, s, Busy)
-	if v := (*classify.Classifier)(nil).Classify(call()); v.RetryAfter != 7*time.Second || !v.Away {
+	if v := (*classify.Classifier)(nil).Classify(call()); v.RetryAfter != 7*time.Second || !v.Unavailable {
 		t.Errorf("busy: %+v", v)
 	}
 	set(t, s, Failing)
@@ -92,7 +92,7 @@ func TestChoose(t *testing.T) {
 
 func TestFlap(t *testing.T) {
 	s, c := begin(t, time.Minute)
-	testkit.NoError(t, s.Flap(Away, time.Millisecond, time.Millisecond))
+	testkit.NoError(t, s.Flap(Unavailable, time.Millisecond, time.Millisecond))
 	seen := map[bool]int{}
 	testkit.Eventually(t, "it answers and refuses", func() bool {
 		seen[c.Call(t.Context(), "id") == nil]++

@@ -4,7 +4,8 @@
 // A [Server] is up at first. [Server.Set] changes what it does with each call:
 //
 //   - [Up] answers.
-//   - [Away] closes the port and all connections: a call ends with "connection refused", or with EOF on a connection
+//   - [Unavailable] closes the port and all connections: a call ends with "connection refused", or with EOF on a
+//     connection
 //     that was open.
 //   - [Busy] answers 503 with Retry-After.
 //   - [Failing] answers 500.
@@ -39,7 +40,7 @@ type Mode int
 // The modes of a Server.
 const (
 	Up Mode = iota
-	Away
+	Unavailable
 	Busy
 	Failing
 	Hanging
@@ -108,7 +109,7 @@ func (s *Server) Set(mode Mode) error {
 	return s.change(mode)
 }
 
-// Choose gives each call the mode that choose returns for its id, except Away. A call of another id ends Up.
+// Choose gives each call the mode that choose returns for its id, except Unavailable. A call of another id ends Up.
 func (s *Server) Choose(choose func(id string) Mode) error {
 	if err := s.Set(Up); err != nil {
 		return err
@@ -190,24 +191,24 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	_ = s.change(Away)
+	_ = s.change(Unavailable)
 	s.served.Wait()
 }
 
 func (s *Server) change(mode Mode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed && mode != Away {
+	if s.closed && mode != Unavailable {
 		return errors.New("downstream: the server is closed")
 	}
 	s.mode = mode
 	close(s.changed)
 	s.changed = make(chan struct{})
-	if s.server != nil && mode == Away {
+	if s.server != nil && mode == Unavailable {
 		_ = s.server.Close()
 		s.server = nil
 	}
-	if mode == Away || s.server != nil {
+	if mode == Unavailable || s.server != nil {
 		return nil
 	}
 	return s.listen(s.address)
@@ -242,7 +243,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	case Busy:
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Round(time.Second).Seconds())))
 		w.WriteHeader(http.StatusServiceUnavailable)
-	case Failing, Away:
+	case Failing, Unavailable:
 		w.WriteHeader(http.StatusInternalServerError)
 	case Hanging:
 		select {
@@ -267,7 +268,7 @@ func NewClient(address string, timeout time.Duration) *Client {
 }
 
 // Call asks the service to do what the message with the id is about. Its error is the transport's own, wrapped. A 503
-// answer with Retry-After becomes classify.Away with that wait, and any other failure an error without a mark.
+// answer with Retry-After becomes classify.Unavailable with that wait, and any other failure an error without a mark.
 func (c *Client) Call(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -289,7 +290,7 @@ func (c *Client) Call(ctx context.Context, id string) error {
 	}
 	err = fmt.Errorf("the downstream answered %s", response.Status)
 	if seconds, bad := strconv.Atoi(response.Header.Get("Retry-After")); bad == nil {
-		return classify.Away(err, classify.RetryAfter(time.Duration(seconds)*time.Second))
+		return classify.Unavailable(err, classify.RetryAfter(time.Duration(seconds)*time.Second))
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (p *tally) Publish(topic string, messages ...*message.Message) error {
 	defer p.mu.Unlock()
 	for _, msg := range messages {
 		if p.refuse {
-			return classify.Away(errors.New("the broker is away"))
+			return classify.Unavailable(errors.New("the broker is unavailable"))
 		}
 		p.by[topic+"/"+msg.UUID]++
 	}
@@ -58,7 +58,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 		after, says time.Duration
 		parallel    int
 		ends        bool
-		outputs     bool // what is away is the broker of outputs
+		outputs     bool // what is unavailable is the broker of outputs
 		maxHold     time.Duration
 	}{
 		"known":                     {after: 2 * time.Second, says: 2 * time.Second, parallel: 40},
@@ -81,7 +81,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 					message.NewRouter(message.RouterConfig{CloseTimeout: time.Hour}, watermill.NopLogger{}))
 				ch.Attach(router)
 				var mu sync.Mutex
-				beside, twice, calls, away := map[string]bool{}, 0, map[string]int{}, true
+				beside, twice, calls, unavailable := map[string]bool{}, 0, map[string]int{}, true
 				outs.refuse = row.outputs
 				router.AddHandler("billing", "orders", p.Subscriber(row.says), "invoices", outs, func(msg *message.Message) ([]*message.Message, error) {
 					mu.Lock()
@@ -89,8 +89,8 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 					if beside[msg.UUID] {
 						twice++
 					}
-					if away && !row.outputs {
-						return nil, classify.Away(errors.New("the bank is away"))
+					if unavailable && !row.outputs {
+						return nil, classify.Unavailable(errors.New("the bank is unavailable"))
 					}
 					calls[msg.UUID]++
 					beside[msg.UUID] = true
@@ -111,7 +111,7 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 				}
 				time.Sleep(2 * time.Minute)
 				mu.Lock()
-				away = false
+				unavailable = false
 				mu.Unlock()
 				outs.setRefuse(false)
 				time.Sleep(20 * time.Minute)

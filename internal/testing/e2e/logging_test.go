@@ -148,7 +148,7 @@ func TestStormOfFailures(t *testing.T) {
 	dlc := testkit.Must(spillway.New(t.Context(), config))
 	stop := testkit.RunRouter(t, nil, func(router *message.Router) {
 		dlc.Attach(router)
-		router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is away") })
+		router.AddConsumerHandler("billing", "orders", orders, func(*message.Message) error { return errors.New("the bank is unavailable") })
 	})
 	for n := range storm {
 		testkit.NoError(t, orders.Publish("orders", message.NewMessage(fmt.Sprint(n), nil)))

@@ -27,7 +27,7 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Decision 13: Health shows the channel's own stores that are away, with or without a breaker.
+// Decision 13: Health shows the channel's own stores that are unavailable, with or without a breaker.
 func TestHealthShowsStores(t *testing.T) {
 	b := newBench(t, true)
 	ch := testkit.Must(spillway.New(t.Context(), spillway.Config{DB: b.DB}))
@@ -66,7 +66,7 @@ func TestHoldFitsSubscriber(t *testing.T) {
 		ch.Attach(router)
 		router.AddSubscriberDecorators(message.MessageTransformSubscriberDecorator(func(*message.Message) { deliveries.Add(1) }))
 		router.AddConsumerHandler("shipping", "parcels", slow{shop.StaysOpen(b.Source), 200 * time.Millisecond}, func(*message.Message) error {
-			return classify.Away(errors.New("the carrier is away"))
+			return classify.Unavailable(errors.New("the carrier is unavailable"))
 		})
 	}
 	defer b.Run(attach, func(*message.Message) ([]*message.Message, error) { return nil, nil })()

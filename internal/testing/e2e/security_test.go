@@ -43,8 +43,8 @@ func TestSecurityTakenID(t *testing.T) {
 		"%s: %s", letter.Failure.Reason, letter.Original.Payload)
 }
 
-// A person who sends messages that fail as if the downstream was away cannot stop the good ones among them, and the own
-// ones end.
+// A person who sends messages that fail as if the downstream was unavailable cannot stop the good ones among them, and
+// the own ones end.
 func TestSecurityPretendedOutage(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

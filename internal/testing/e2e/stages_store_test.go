@@ -64,10 +64,10 @@ func TestRelayAwaitsSubscriptions(t *testing.T) {
 // takes effect in its stage, once; a copy that comes meanwhile waits for its turn, in no stage and uncounted.
 func TestStagesUnderLease(t *testing.T) {
 	b := newBench(t, false)
-	var putBack, staged atomic.Int32
+	var requeue, staged atomic.Int32
 	ch := b.Channel(b.staged(nil), func(c *spillway.Config) {
 		c.Receiver = &idempotency.ReceiverConfig{Lease: 10 * time.Second,
-			Hooks: idempotency.Hooks{OnRequeue: func(context.Context, idempotency.Key) { putBack.Add(1) }}}
+			Hooks: idempotency.Hooks{OnRequeue: func(context.Context, idempotency.Key) { requeue.Add(1) }}}
 		c.Stages.Hooks.OnStage = func(context.Context, stages.Waiting) { staged.Add(1) }
 	})
 	var runs, effects atomic.Int32
@@ -84,12 +84,12 @@ func TestStagesUnderLease(t *testing.T) {
 	b.Publish(message.NewMessage("1", nil))
 	b.Eventually("it is handled in its stage", func() bool { return runs.Load() == 2 })
 	b.Publish(message.NewMessage("1", nil))
-	b.Eventually("the copy is put back", func() bool { return putBack.Load() > 2 })
+	b.Eventually("the copy is put back", func() bool { return requeue.Load() > 2 })
 	close(held)
 	b.Eventually("the copy is absorbed", func() bool {
-		before := putBack.Load()
+		before := requeue.Load()
 		time.Sleep(200 * time.Millisecond)
-		return putBack.Load() == before
+		return requeue.Load() == before
 	})
 	if effects.Load() != 1 || runs.Load() != 2 || staged.Load() != 1 || len(b.Waiting()) != 0 {
 		t.Errorf("%d effects of %d runs, %d times staged, %d letters", effects.Load(), runs.Load(), staged.Load(), len(b.Waiting()))

@@ -63,7 +63,7 @@ func (f *follower) Trace(ctx context.Context) string {
 	return trace
 }
 
-func (f *follower) story() []string {
+func (f *follower) history() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.lines)
@@ -104,7 +104,7 @@ func TestTracer(t *testing.T) {
 		`op2 begins kind 0 of orders/billing to "" number 2 parent "" earlier "op1"`, `op2 ends as unknown: open [masked]`,
 		`op3 begins kind 2 of orders/billing to "orders.dlq" number 1 parent "op2" earlier ""`, `op3 ends`,
 	}
-	got := f.story()
+	got := f.history()
 	testkit.Check(t, slices.Equal(got, want), "got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	testkit.Check(t, slices.Equal(seen, []any{"op1", "op2"}) && msg.Context() == before,
 		"the handler saw %v, and the context is restored: %t", seen, msg.Context() == before)
@@ -134,9 +134,9 @@ func TestTracerEndsEachOperation(t *testing.T) {
 	msg.SetContext(ctx)
 	_, err := channel.Middleware(func(*message.Message) ([]*message.Message, error) { cancel(); return nil, ctx.Err() })(msg)
 	testkit.Check(t, err != nil && len(dead.Taken()) == 1, "error %v, %d letters", err, len(dead.Taken()))
-	story := strings.Join(f.story(), "\n")
-	testkit.Check(t, len(f.open) == 0 && strings.Contains(story,
-		"op1 ends as permanent") && strings.Contains(story, "op3 ends as aborted"), "open: %v\n%s", f.open, story)
+	history := strings.Join(f.history(), "\n")
+	testkit.Check(t, len(f.open) == 0 && strings.Contains(history,
+		"op1 ends as permanent") && strings.Contains(history, "op3 ends as aborted"), "open: %v\n%s", f.open, history)
 }
 
 // Feature O2: no operation is open while the breaker holds a message.
@@ -157,10 +157,10 @@ func TestTracerWaitsForTheGuard(t *testing.T) {
 		}
 		return false
 	})
-	testkit.Equal(t, "while the message is held", len(f.story()), 0)
+	testkit.Equal(t, "while the message is held", len(f.history()), 0)
 	channel.Breaker().Close("billing")
 	err := <-done
-	testkit.Check(t, err == nil && len(f.story()) == 2, "error %v, %q", err, f.story())
+	testkit.Check(t, err == nil && len(f.history()) == 2, "error %v, %q", err, f.history())
 }
 
 // panicking is an observe.Tracer that panics.

@@ -18,7 +18,7 @@ const (
 	// Traced is an error of github.com/pkg/errors, which has a stack and a text.
 	Traced
 	// Told is a text around another error.
-	Told
+	Notified
 	// Kafka has a code of Kafka's protocol.
 	Kafka
 	// KafkaConfig is what sarama says of a message before it sends it.
@@ -61,7 +61,7 @@ var errorTypes = []knownError{
 	{row{saramaPath, []int{1}, "", "sentinelError"}, Plain, ""},
 	{row{"github.com/nats-io/nats.go", []int{1}, "", "jsError"}, Plain, ""},
 	{row{"github.com/pkg/errors", []int{1}, "", "fundamental"}, Traced, ""},
-	{row{"github.com/pkg/errors", []int{1}, "", "withMessage"}, Told, ""},
+	{row{"github.com/pkg/errors", []int{1}, "", "withMessage"}, Notified, ""},
 
 	{row{saramaPath, []int{1}, "", "KError"}, Kafka, ""},
 	{row{saramaPath, []int{1}, "", "ConfigurationError"}, KafkaConfig, ""},
@@ -221,12 +221,12 @@ func ClosesDuringCalls(conn driver.Conn) bool {
 type Meaning uint
 
 const (
-	// Away is an error of a handler that means that a server is away, and not that its message is wrong.
-	Away Meaning = 1 << iota
+	// Unavailable is an error of a handler that means that a server is unavailable, and not that its message is wrong.
+	Unavailable Meaning = 1 << iota
 	// Passes is an error that passes with time: a breaker or limiter refuses a call, or a connection was lost.
 	Passes
-	// AwayForUs is an error of the library's own request that means that a server is away.
-	AwayForUs
+	// UnavailableForUs is an error of the library's own request that means that a server is unavailable.
+	UnavailableForUs
 	// Unconnected is an error that follows from a connection that could not be made.
 	Unconnected
 	// Cut is an error of a connection that was lost under a request.
@@ -237,9 +237,9 @@ const (
 	Refuses
 )
 
-// textRow is what a sentinel of another module says. For Away and Passes the text must be all that the error says, or
-// begin it if start is set. For AwayForUs, Unconnected and Refuses it is anywhere in what the error says, and for Cut and Lost
-// at the end, or at the beginning if start is set.
+// textRow is what a sentinel of another module says. For Unavailable and Passes the text must be all that the error
+// says, or begin it if start is set. For UnavailableForUs, Unconnected and Refuses it is anywhere in what the error
+// says, and for Cut and Lost at the end, or at the beginning if start is set.
 type textRow struct {
 	of, text string
 	start    bool
@@ -247,31 +247,31 @@ type textRow struct {
 }
 
 var textRows = []textRow{
-	{"database/sql", "sql: database is closed", false, Away | AwayForUs},
-	{"github.com/go-sql-driver/mysql", "invalid connection", false, Passes | AwayForUs | Cut},
+	{"database/sql", "sql: database is closed", false, Unavailable | UnavailableForUs},
+	{"github.com/go-sql-driver/mysql", "invalid connection", false, Passes | UnavailableForUs | Cut},
 	{"github.com/jackc/pgx", "conn closed", false, Lost},
 	{"github.com/rabbitmq/amqp091-go", "Exception (501)", true, Cut},
 	{"github.com/rabbitmq/amqp091-go", "Exception (504)", true, Lost},
-	{watermillPath + "-amqp", "not connected to AMQP", false, Away | AwayForUs | Unconnected},
-	{saramaPath, "kafka: client has run out of available brokers", true, Away | AwayForUs | Unconnected},
-	{saramaPath, "kafka: controller is not available", false, Away | AwayForUs},
-	{saramaPath, "kafka: tried to use a client that was closed", false, Away | AwayForUs},
-	{saramaPath, "kafka: broker not connected", false, AwayForUs | Lost},
-	{saramaPath, "kafka: message received by producer in process of shutting down", false, AwayForUs},
-	{"github.com/nats-io/nats.go", "nats: no responders available for request", false, Away | AwayForUs},
-	{"github.com/nats-io/nats.go", "nats: no response from stream", false, Away | AwayForUs},
-	{"github.com/nats-io/nats.go", "nats: no servers available for connection", false, Away},
-	{"github.com/nats-io/nats.go", "nats: connection closed", false, Away | AwayForUs},
-	{"github.com/nats-io/nats.go", "nats: outbound buffer limit exceeded", false, Away}, // while it reconnects
-	{"github.com/nats-io/nats.go", "nats: timeout", false, AwayForUs},
+	{watermillPath + "-amqp", "not connected to AMQP", false, Unavailable | UnavailableForUs | Unconnected},
+	{saramaPath, "kafka: client has run out of available brokers", true, Unavailable | UnavailableForUs | Unconnected},
+	{saramaPath, "kafka: controller is not available", false, Unavailable | UnavailableForUs},
+	{saramaPath, "kafka: tried to use a client that was closed", false, Unavailable | UnavailableForUs},
+	{saramaPath, "kafka: broker not connected", false, UnavailableForUs | Lost},
+	{saramaPath, "kafka: message received by producer in process of shutting down", false, UnavailableForUs},
+	{"github.com/nats-io/nats.go", "nats: no responders available for request", false, Unavailable | UnavailableForUs},
+	{"github.com/nats-io/nats.go", "nats: no response from stream", false, Unavailable | UnavailableForUs},
+	{"github.com/nats-io/nats.go", "nats: no servers available for connection", false, Unavailable},
+	{"github.com/nats-io/nats.go", "nats: connection closed", false, Unavailable | UnavailableForUs},
+	{"github.com/nats-io/nats.go", "nats: outbound buffer limit exceeded", false, Unavailable}, // while it reconnects
+	{"github.com/nats-io/nats.go", "nats: timeout", false, UnavailableForUs},
 	{"github.com/nats-io/nats.go", "nats: message could not decode headers", false, Refuses}, // since v1.53 it refuses names
 	{watermillPath + "-kafka", "is reserved by watermill for message UUID", false, Refuses},  // and watermill-redisstream
-	{"github.com/redis/go-redis", "redis: client is closed", false, Away},
-	{"github.com/redis/go-redis", "redis: connection pool timeout", false, AwayForUs},
+	{"github.com/redis/go-redis", "redis: client is closed", false, Unavailable},
+	{"github.com/redis/go-redis", "redis: connection pool timeout", false, UnavailableForUs},
 	// of sony/gobreaker, so of Watermill's CircuitBreaker, and of eapache/go-resiliency
-	{"github.com/sony/gobreaker", "circuit breaker is open", false, Away | Passes | AwayForUs | Unconnected},
-	{"github.com/sony/gobreaker", "too many requests", false, Away | Passes}, // half open
-	{"github.com/failsafe-go/failsafe-go", "circuit breaker open", false, Away | Passes},
+	{"github.com/sony/gobreaker", "circuit breaker is open", false, Unavailable | Passes | UnavailableForUs | Unconnected},
+	{"github.com/sony/gobreaker", "too many requests", false, Unavailable | Passes}, // half open
+	{"github.com/failsafe-go/failsafe-go", "circuit breaker open", false, Unavailable | Passes},
 	{"github.com/failsafe-go/failsafe-go", "bulkhead full", false, Passes},
 	{"github.com/failsafe-go/failsafe-go", "rate limit exceeded", false, Passes},
 	{"github.com/failsafe-go/failsafe-go", "timeout exceeded", false, Passes},
@@ -289,7 +289,7 @@ func Says(text string, m Meaning) bool {
 
 func (r *textRow) is(text string, m Meaning) bool {
 	switch {
-	case m == AwayForUs || m == Unconnected || m == Refuses:
+	case m == UnavailableForUs || m == Unconnected || m == Refuses:
 		return strings.Contains(text, r.text)
 	case r.start:
 		return strings.HasPrefix(text, r.text)

@@ -211,19 +211,19 @@ func TestFactTexts(t *testing.T) {
 		err   error
 		means Meaning
 	}{
-		{db.Ping(), Away | AwayForUs},
-		{mysql.ErrInvalidConn, Passes | AwayForUs | Cut},
+		{db.Ping(), Unavailable | UnavailableForUs},
+		{mysql.ErrInvalidConn, Passes | UnavailableForUs | Cut},
 		{&amqp091.Error{Code: 501, Reason: "x"}, Cut},
 		{&amqp091.Error{Code: 504, Reason: "x"}, Lost},
-		{(&amqp.Publisher{ConnectionWrapper: &amqp.ConnectionWrapper{}}).Publish("x"), Away | AwayForUs | Unconnected},
-		{sarama.ErrOutOfBrokers, Away | AwayForUs | Unconnected},
-		{sarama.ErrControllerNotAvailable, Away | AwayForUs},
-		{sarama.ErrClosedClient, Away | AwayForUs},
-		{sarama.ErrNotConnected, AwayForUs | Lost},
-		{sarama.ErrShuttingDown, AwayForUs},
+		{(&amqp.Publisher{ConnectionWrapper: &amqp.ConnectionWrapper{}}).Publish("x"), Unavailable | UnavailableForUs | Unconnected},
+		{sarama.ErrOutOfBrokers, Unavailable | UnavailableForUs | Unconnected},
+		{sarama.ErrControllerNotAvailable, Unavailable | UnavailableForUs},
+		{sarama.ErrClosedClient, Unavailable | UnavailableForUs},
+		{sarama.ErrNotConnected, UnavailableForUs | Lost},
+		{sarama.ErrShuttingDown, UnavailableForUs},
 		{reserved, Refuses},
 	} {
-		for m := Away; m <= Refuses; m <<= 1 {
+		for m := Unavailable; m <= Refuses; m <<= 1 {
 			if row.err == nil || Says(row.err.Error(), m) != (row.means&m != 0) {
 				t.Errorf("%v: %b. Look at what it says now, and correct its row", row.err, m)
 			}

@@ -51,11 +51,11 @@ func (p plan) run(ctx context.Context, to io.Writer) error {
 				return err
 			}
 			for i, percent := range percents {
-				goesOn, waits := medians[2*i], medians[2*i+1]
+				resumed, waits := medians[2*i], medians[2*i+1]
 				if err := harness.Print(to, "amqp_under_failure", harness.Figure{
 					"queue": kind, "prefetch": prefetch, "failing_percent": percent,
-					"good_per_s": harness.Whole(goesOn), "each_confirmed_per_s": harness.Whole(waits),
-					"ratio": harness.Hundredths(goesOn / waits), "share": harness.Hundredths(goesOn / medians[0]),
+					"good_per_s": harness.Whole(resumed), "each_confirmed_per_s": harness.Whole(waits),
+					"ratio": harness.Hundredths(resumed / waits), "share": harness.Hundredths(resumed / medians[0]),
 					"share_each_confirmed": harness.Hundredths(waits / medians[1]),
 				}); err != nil {
 					return err

@@ -19,7 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 
-var errDown, errWrong = errors.New("the bank is away"), errors.New("the amount is negative")
+var errDown, errWrong = errors.New("the bank is unavailable"), errors.New("the amount is negative")
 
 // source is a topic with messages at a fixed rate, and what became of them in the interval.
 type source struct {

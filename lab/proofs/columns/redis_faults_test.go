@@ -19,15 +19,15 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
-// redisStory is a story on a Redis of the test's own.
-type redisStory struct {
-	*story
+// redisHistory is a story on a Redis of the test's own.
+type redisHistory struct {
+	*history
 	broker redisBroker
 }
 
-func newRedisStory(t *testing.T, b redisBroker) *redisStory {
+func newRedisHistory(t *testing.T, b redisBroker) *redisHistory {
 	t.Helper()
-	s := &redisStory{newStory(t), b}
+	s := &redisHistory{newHistory(t), b}
 	s.publish = func() message.Publisher { return b.publisher(t, b.options()) }
 	s.backlog = func() func(context.Context, string) (int, error) { return b.backlog(t, s.topic) }
 	s.letters = func() map[string]int {
@@ -44,7 +44,7 @@ func newRedisStory(t *testing.T, b redisBroker) *redisStory {
 	return s
 }
 
-func (s *redisStory) consume(maxIdle, takes time.Duration) (stop func()) {
+func (s *redisHistory) consume(maxIdle, takes time.Duration) (stop func()) {
 	return s.run(s.broker.subscriber(s.T, s.topic, maxIdle, s.broker.options()), takes)
 }
 
@@ -52,7 +52,7 @@ func (s *redisStory) consume(maxIdle, takes time.Duration) (stop func()) {
 func TestRedisKilled(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)
-	s := newRedisStory(t, server.redisBroker)
+	s := newRedisHistory(t, server.redisBroker)
 	s.consume(2*time.Second, 0)
 	var sending sync.WaitGroup
 	ids := slices.Concat(several("good", 200), several("bad", 50))
@@ -79,7 +79,7 @@ func TestRedisKilled(t *testing.T) {
 func TestRedisFull(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)
-	s := newRedisStory(t, server.redisBroker)
+	s := newRedisHistory(t, server.redisBroker)
 	ids := slices.Concat(several("good", 3), several("bad", 3), several("good-again", 3))
 	s.gate = make(chan struct{})
 	s.consume(2*time.Second, 0)
@@ -111,7 +111,7 @@ func TestRedisFull(t *testing.T) {
 func TestRedisClaimsWhileHandled(t *testing.T) {
 	t.Parallel()
 	server := newRedisServer(t)
-	s := newRedisStory(t, server.redisBroker)
+	s := newRedisHistory(t, server.redisBroker)
 	ids := slices.Concat(several("good", 4), several("bad", 1))
 	s.consume(500*time.Millisecond, time.Second)
 	s.consume(500*time.Millisecond, time.Second)

@@ -21,7 +21,7 @@ import (
 )
 
 // story is a topic, and a database in which each message takes effect.
-type story struct {
+type history struct {
 	*testing.T
 	topic string
 	db    *sql.DB
@@ -29,18 +29,18 @@ type story struct {
 
 	publish func() message.Publisher
 	backlog func() func(context.Context, string) (int, error)
-	letters func() map[string]int // by id; none while the broker is away
+	letters func() map[string]int // by id; none while the broker is unavailable
 }
 
-func newStory(t *testing.T) *story {
+func newHistory(t *testing.T) *history {
 	t.Helper()
-	s := &story{T: t, topic: "story-" + strings.ToLower(rand.Text()[:10]), db: databases.SQLite.New(t)}
+	s := &history{T: t, topic: "story-" + strings.ToLower(rand.Text()[:10]), db: databases.SQLite.New(t)}
 	testkit.Must(s.db.Exec(`CREATE TABLE effects (id TEXT NOT NULL)`))
 	return s
 }
 
 // run consumes the topic with one instance. Ids that begin with "bad" fail for good. The handler takes its time.
-func (s *story) run(sub message.Subscriber, takes time.Duration) (stop func()) {
+func (s *history) run(sub message.Subscriber, takes time.Duration) (stop func()) {
 	s.Helper()
 	dead := s.publish()
 	s.Cleanup(func() { _ = dead.Close() })
@@ -63,7 +63,7 @@ func (s *story) run(sub message.Subscriber, takes time.Duration) (stop func()) {
 }
 
 // send publishes ids, each until the broker confirms it.
-func (s *story) send(ids ...string) {
+func (s *history) send(ids ...string) {
 	s.Helper()
 	pub := s.publish()
 	defer func() { _ = pub.Close() }()
@@ -72,7 +72,7 @@ func (s *story) send(ids ...string) {
 	}
 }
 
-func (s *story) effects() map[string]int {
+func (s *history) effects() map[string]int {
 	s.Helper()
 	rows := testkit.Must(s.db.Query(`SELECT id, count(*) FROM effects GROUP BY id`))
 	defer func() { _ = rows.Close() }()
@@ -88,7 +88,7 @@ func (s *story) effects() map[string]int {
 
 // untilAll waits until each id took effect, or is a letter if it is bad, and nothing waits in the topic. No effect is
 // doubled.
-func (s *story) untilAll(ids []string) {
+func (s *history) untilAll(ids []string) {
 	s.Helper()
 	place := func(id string) map[string]int {
 		if strings.HasPrefix(id, "bad") {

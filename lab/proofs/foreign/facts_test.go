@@ -1,4 +1,5 @@
-// Package foreign_test meets the types of modules that the library knows, in internal/upstream/foreign, and does not require.
+// Package foreign_test meets the types of modules that the library knows, in internal/upstream/foreign, and does not
+// require.
 package foreign_test
 
 import (
@@ -135,7 +136,7 @@ func TestFactErrors(t *testing.T) {
 		{"connectrpc.com/connect.Error", connect.NewError(connect.CodeUnavailable, errors.New("x")), foreign.RPC},
 		{"github.com/nats-io/nats.go.jsError", nats.ErrStreamNotFound, foreign.Plain},
 		{"github.com/pkg/errors.fundamental", pkgerrors.New("x"), foreign.Traced},
-		{"github.com/pkg/errors.withMessage", pkgerrors.WithMessage(errors.New("x"), "y"), foreign.Told},
+		{"github.com/pkg/errors.withMessage", pkgerrors.WithMessage(errors.New("x"), "y"), foreign.Notified},
 		{"github.com/cenkalti/backoff.RetryAfterError", backoff.RetryAfter(7), foreign.RetryAfter},
 		{"github.com/cenkalti/backoff.PermanentError", backoff.Permanent(errors.New("x")), foreign.Permanent},
 		{"google.golang.org/protobuf/internal/errors.prefixError", refused, foreign.Unreadable},

@@ -46,8 +46,9 @@ func TestStackOfPkgErrors(t *testing.T) {
 		"the letter has the stack %q", stack)
 }
 
-// Features C4, C7: what cenkalti/backoff/v5 calls permanent is permanent unless it is marked, and its RetryAfter is kept.
-// An open breaker passes with time, and something is away: gobreaker's, and that of Watermill's CircuitBreaker.
+// Features C4, C7: what cenkalti/backoff/v5 calls permanent is permanent unless it is marked, and its RetryAfter is
+// kept. An open breaker passes with time, and something is unavailable: gobreaker's, and that of Watermill's
+// CircuitBreaker.
 func TestKnowledgeBackoffAndBreakers(t *testing.T) {
 	for _, cause := range []error{errors.New("no such customer"), context.DeadlineExceeded} {
 		err := backoff.Permanent(cause)
@@ -61,6 +62,6 @@ func TestKnowledgeBackoffAndBreakers(t *testing.T) {
 	_, open := h(message.NewMessage("2", nil))
 	for _, err := range []error{gobreaker.ErrOpenState, gobreaker.ErrTooManyRequests, open} {
 		check(t, "breaker", err, classify.ClassTransient)
-		testkit.Check(t, judge(err).Away, "nothing is away: %v", err)
+		testkit.Check(t, judge(err).Unavailable, "nothing is unavailable: %v", err)
 	}
 }

@@ -161,7 +161,7 @@ type refusing struct{ message.Publisher }
 // Feature C4: errors that only look like those of a marshaler stay unknown.
 func TestKnowledgeOfMessagesIsNarrow(t *testing.T) {
 	for _, text := range []string{
-		"proto: ", "proto: the file is away", "cannot find: received unexpected event type a, expected b",
+		"proto: ", "proto: the file is unavailable", "cannot find: received unexpected event type a, expected b",
 		"unknown destination topic", "received unexpected event type a",
 	} {
 		check(t, text, errors.New(text), classify.ClassUnknown)

@@ -117,7 +117,7 @@ func receiver(hooks *idempotency.Hooks, to func(*Series) Add) {
 	}
 	hooks.OnApplied = Before(consumer(applied), hooks.OnApplied)
 	hooks.OnDuplicate = Before(consumer(duplicates), hooks.OnDuplicate)
-	hooks.OnRequeue = Before(consumer(putBack), hooks.OnRequeue)
+	hooks.OnRequeue = Before(consumer(requeue), hooks.OnRequeue)
 	hooks.OnLeaseLost = Before(consumer(leasesLost), hooks.OnLeaseLost)
 	skipped, theirs := consumer(stale), hooks.OnStale
 	hooks.OnStale = func(ctx context.Context, key idempotency.Key, version, applied int64) {

@@ -56,7 +56,7 @@ var (
 		"consumer")
 	stale = counter("stale_total", "Messages that the receiver skipped because a later version was applied.",
 		"consumer")
-	putBack = counter("put_back_total",
+	requeue = counter("put_back_total",
 		"Messages that the receiver requeued because another consumer has their key.", "consumer")
 	leasesLost = counter("leases_lost_total", "Leases of the receiver that ended under a running handler.", "consumer")
 

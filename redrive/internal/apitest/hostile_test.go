@@ -110,8 +110,9 @@ func TestInjection(t *testing.T) {
 	fixture.WantCount(t, d.store, fixture.Status(letters.StatusWaiting), 3)
 }
 
-// Feature V13: while the database is away each route says so, and when to ask again. Details are for who may act.
-func TestAway(t *testing.T) {
+// Feature V13: while the database is unavailable each route says so, and when to ask again. Details are for who may
+// act.
+func TestUnavailable(t *testing.T) {
 	d := newDesk(t)
 	testkit.NoError(t, d.db.Close())
 	for _, row := range api.Table() {
@@ -135,7 +136,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// Feature V13: a time that no clock has hides no key, and an answer that JSON does not have is no fault of the database.
+// Feature V13: a time that no clock has hides no key, and an answer that JSON does not have is no fault of the
+// database.
 func TestTimes(t *testing.T) {
 	mad := time.UnixMilli(time.Now().UnixMicro()) // in the wrong unit: the year 57,000
 	d := newDesk(t, func(c *console.Config) {

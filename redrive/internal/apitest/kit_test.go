@@ -68,7 +68,7 @@ func access(r *http.Request) (console.Person, error) {
 		who.Name = name
 	}
 	if r.Header.Get("Test-Role") == "error" {
-		return who, errors.New("the directory of people is away")
+		return who, errors.New("the directory of people is unavailable")
 	}
 	for i, name := range operate.RightNames {
 		if r.Header.Get("Test-Role") == name {

@@ -29,7 +29,7 @@ const (
 const exitCodes = `Exit codes:
 
   0    everything that was asked for is done
-  1    it failed: the database or the broker is away, a right is missing
+  1    it failed: the database or the broker is unavailable, a right is missing
   2    the command line is wrong: an unknown flag, a value that cannot be
   3    nothing was found to work on: no letter, cause or campaign is chosen (a list of nothing ends with 0)
   4    nothing was done: the question was not answered with yes

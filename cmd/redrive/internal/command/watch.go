@@ -21,8 +21,8 @@ const (
 	patientFor = 10 * time.Second
 	// askEvery is lookEvery for an API.
 	askEvery = time.Second
-	// awayFor is how long watch goes on while the database or the API does not answer: the campaign does.
-	awayFor = 2 * time.Minute
+	// unavailableFor is how long watch goes on while the database or the API does not answer: the campaign does.
+	unavailableFor = 2 * time.Minute
 )
 
 func (a *app) watch() *cobra.Command {
@@ -54,7 +54,7 @@ func (a *app) follow(ctx context.Context, d *desk, c operate.CampaignData) error
 	progress := a.screen.Progress()
 	begun, redriven, said := time.Now(), c.Redriven, false
 	last := ""
-	var away time.Time // since when nothing answers
+	var unavailable time.Time // since when nothing answers
 	every, who := lookEvery, "the database"
 	if a.settings.url != "" {
 		every, who = askEvery, "the API"
@@ -101,16 +101,16 @@ func (a *app) follow(ctx context.Context, d *desk, c operate.CampaignData) error
 		next, err := d.Campaign(ctx, c.ID)
 		switch {
 		case err == nil:
-			if !away.IsZero() {
+			if !unavailable.IsZero() {
 				a.screen.Note("%s answers again", who)
 			}
-			c, away = next.CampaignData, time.Time{}
+			c, unavailable = next.CampaignData, time.Time{}
 		case ctx.Err() != nil:
-		case apiclient.Lasting(err), !away.IsZero() && time.Since(away) > awayFor:
+		case apiclient.Lasting(err), !unavailable.IsZero() && time.Since(unavailable) > unavailableFor:
 			progress.End()
 			return fmt.Errorf("%w; redrive watch %s goes on watching: the campaign does not need it", err, short(c.ID))
-		case away.IsZero():
-			away = time.Now()
+		case unavailable.IsZero():
+			unavailable = time.Now()
 			progress.End()
 			a.screen.Note("%s does not answer; watching goes on when it is back: %v", who, err)
 		}

@@ -169,7 +169,7 @@ func TestLostAnswer(t *testing.T) {
 func TestMany(t *testing.T) {
 	each(t, func(w world) {
 		a := w.open("a")
-		told, many := 0, 0
+		notified, many := 0, 0
 		for i := range 200 {
 			switch t := w.report(a, event(fmt.Sprint(i), 2)); {
 			case t == nil:
@@ -178,12 +178,12 @@ func TestMany(t *testing.T) {
 				w.done(a, w.want(t, Began, 2, 2))
 				testkit.Check(w, t.Subject == "event", "%+v", t)
 			default:
-				told++
+				notified++
 			}
 		}
 		w.wantNone(w.report(a, event("0", 1)))
 		w.want(w.report(a, state("of another kind", 1)), Began, 1, 1)
-		testkit.Check(w, told == 3 && many == 1, "%d causes and %d notices of many were told", told, many)
+		testkit.Check(w, notified == 3 && many == 1, "%d causes and %d notices of many were told", notified, many)
 		w.advance(time.Hour + time.Second)
 		for _, t := range w.sweep(a) {
 			if t.Kind == "many" && t.Step == Counted {

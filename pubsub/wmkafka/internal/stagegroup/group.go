@@ -72,16 +72,16 @@ func configure(config *sarama.Config) {
 type Group struct {
 	config Config
 
-	mu        sync.Mutex
-	topics    map[string]*Topic
-	gone      []*Topic           // that were removed, and whose end is to be said
-	version   int                // of topics
-	changed   chan struct{}      // has room for one
-	interrupt context.CancelFunc // of the membership
-	ended     chan struct{}      // closed when the membership has ended; nil before the first
-	cut       func()
-	away      time.Time // since when the group cannot be joined, or zero
-	lost      time.Time // when the last session ended, if its end was not our own wish
+	mu          sync.Mutex
+	topics      map[string]*Topic
+	gone        []*Topic           // that were removed, and whose end is to be said
+	version     int                // of topics
+	changed     chan struct{}      // has room for one
+	interrupt   context.CancelFunc // of the membership
+	ended       chan struct{}      // closed when the membership has ended; nil before the first
+	cut         func()
+	unavailable time.Time // since when the group cannot be joined, or zero
+	lost        time.Time // when the last session ended, if its end was not our own wish
 }
 
 // Topic is a stage topic that is consumed.
@@ -90,9 +90,9 @@ type Topic struct {
 	Name, Group string
 	Stage       *due.Stage
 
-	ctx  context.Context
-	out  chan *message.Message // closed at the end
-	told atomic.Bool           // that another has the topic
+	ctx      context.Context
+	out      chan *message.Message // closed at the end
+	notified atomic.Bool           // that another has the topic
 }
 
 // Drain is how long its handlers may finish when its subscription ends.
@@ -408,9 +408,9 @@ func (g *Group) fails(err error) {
 		err = errors.Join(g.ofOthers(), err)
 	}
 	g.mu.Lock()
-	begins := g.away.IsZero()
+	begins := g.unavailable.IsZero()
 	if begins {
-		g.away = time.Now()
+		g.unavailable = time.Now()
 	}
 	g.mu.Unlock()
 	if begins {

@@ -61,12 +61,12 @@ func (s *session) takeOver(c *claim) bool {
 	if err == nil {
 		err = s.beginAt(c)
 	}
-	if err != nil && c.topic.ctx.Err() == nil && !c.topic.told.Swap(true) {
+	if err != nil && c.topic.ctx.Err() == nil && !c.topic.notified.Swap(true) {
 		logging.StageNotTaken.Write(s.config.Logger, err,
 			logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 	}
 	if err == nil {
-		c.topic.told.Store(false)
+		c.topic.notified.Store(false)
 	}
 	return err == nil
 }

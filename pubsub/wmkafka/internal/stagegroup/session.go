@@ -58,7 +58,8 @@ func newSession(g *Group, members sarama.ConsumerGroup, client sarama.Client, ve
 	return s
 }
 
-// maxHold is how long a message may be held while something that its handler needs is away. See wmkafka's subscriber.
+// maxHold is how long a message may be held while something that its handler needs is unavailable. See wmkafka's
+// subscriber.
 const maxHold = 24 * time.Hour
 
 // Setup begins the session: it takes over the topics, and says where their partitions begin.
@@ -152,12 +153,12 @@ func (s *session) parts() (parts []*part) {
 // joined notes that a session has begun, and writes a line if messages had to wait for it.
 func (s *session) joined() {
 	s.group.mu.Lock()
-	away, lost := s.group.away, s.group.lost
-	s.group.away, s.group.lost = time.Time{}, time.Time{}
+	unavailable, lost := s.group.unavailable, s.group.lost
+	s.group.unavailable, s.group.lost = time.Time{}, time.Time{}
 	s.group.mu.Unlock()
 	switch fields := (logging.Fields{"group": s.config.Group}); {
-	case !away.IsZero():
-		fields["lasted"] = time.Since(away).Round(time.Millisecond)
+	case !unavailable.IsZero():
+		fields["lasted"] = time.Since(unavailable).Round(time.Millisecond)
 		logging.StagesJoined.Write(s.config.Logger, nil, fields)
 	case !lost.IsZero():
 		logging.SessionAgain.Write(s.config.Logger, nil, logging.Fields{

@@ -49,11 +49,11 @@ type Conn struct {
 	work work
 	call call
 
-	mu      sync.Mutex // one statement at a time
-	over    error      // why nothing can be run any more
-	reading int        // how many results are open, on which the connection can run nothing else
-	broken  bool       // a driver panicked; if that was in a query, database/sql waits for its end for ever
-	away    bool       // the owner may use the connection for something else
+	mu          sync.Mutex // one statement at a time
+	over        error      // why nothing can be run any more
+	reading     int        // how many results are open, on which the connection can run nothing else
+	broken      bool       // a driver panicked; if that was in a query, database/sql waits for its end for ever
+	unavailable bool       // the owner may use the connection for something else
 }
 
 // errOver is what late statements get.
@@ -113,7 +113,7 @@ func (c *Conn) Exec(ctx context.Context, statement string) error {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.End(errOver)
-	c.away = true
+	c.unavailable = true
 	c.mu.Unlock()
 	return c.db.Close()
 }

@@ -167,7 +167,7 @@ func (s *statement) CheckNamedValue(value *driver.NamedValue) error {
 func (s *statement) Close() error {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.kept || s.c.broken || s.c.away {
+	if s.kept || s.c.broken || s.c.unavailable {
 		return nil
 	}
 	_, err := s.c.useLocked(context.Background(), call{stmt: s.Stmt}, func(c *call, _ driver.Conn) error {

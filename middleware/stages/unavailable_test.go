@@ -18,9 +18,9 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Promises P1, P3, P4, decisions 13, 17, 21: while the stages' broker is away, or nacks, a failed message is held: a
-// broker may count nacks. What no outage explains is requeued. After five minutes, and not before, a message is set
-// aside unless the broker is away, and those behind it go on.
+// Promises P1, P3, P4, decisions 13, 17, 21: while the stages' broker is unavailable, or nacks, a failed message is
+// held: a broker may count nacks. What no outage explains is requeued. After five minutes, and not before, a message is
+// set aside unless the broker is unavailable, and those behind it go on.
 func TestStageRefusesForLong(t *testing.T) {
 	for name, row := range map[string]struct {
 		err         error

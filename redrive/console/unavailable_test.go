@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// flaky connects to a database that can be away, or hang, as fault does.
+// flaky connects to a database that can be unavailable, or hang, as fault does.
 type flaky struct {
 	driver  driver.Driver
 	address string
@@ -47,16 +47,16 @@ func onFlaky(t *testing.T, change ...func(*Config)) (*bench, *flaky) {
 	return benchOn(t, fixture.Database{Name: "flaky", Create: create}, change...), f
 }
 
-// Feature V11: while the database is away each page says so, masked, and asks again, until it is back.
-func TestDatabaseAway(t *testing.T) {
+// Feature V11: while the database is unavailable each page says so, masked, and asks again, until it is back.
+func TestDatabaseUnavailable(t *testing.T) {
 	log := new(testkit.Log)
 	b, f := onFlaky(t, func(c *Config) { c.Logger = log })
 	b.fill(1, 3)
 	paths := []string{"/", "/causes", "/letters", "/letters?text=x"}
-	away := func() error {
+	unavailable := func() error {
 		return errors.New("connect to db.internal as ops with password=hunter2: connection refused")
 	}
-	f.fault.Store(&away)
+	f.fault.Store(&unavailable)
 	for _, path := range paths {
 		p := b.get(path).want(t, http.StatusServiceUnavailable, "The database does not answer",
 			"This page tries again by itself every few seconds.", `http-equiv="refresh"`)
@@ -88,8 +88,9 @@ func TestNeverHalfAPage(t *testing.T) {
 	testkit.Check(t, len(log.Errors()) >= 3, "%v", log.Errors())
 }
 
-// Feature V11: a form sent while the database is away keeps what was typed and its key. Sent again, it is done once.
-func TestFormsWhileDatabaseAway(t *testing.T) {
+// Feature V11: a form sent while the database is unavailable keeps what was typed and its key. Sent again, it is done
+// once.
+func TestFormsWhileDatabaseUnavailable(t *testing.T) {
 	b := newBench(t)
 	b.fill(1, 6)
 	slow := b.started(campaigns.Request{Seqs: []int64{5}})
@@ -106,7 +107,7 @@ func TestFormsWhileDatabaseAway(t *testing.T) {
 		{"/discard", "spillway_letter_events", "discards/", discard, nil},
 		{"/campaigns/" + slow.ID + "/pause", "spillway_campaigns", slow.ID, reason, nil},
 	} {
-		heal := b.away(form.table)
+		heal := b.unavailable(form.table)
 		p := b.post(form.path, form.typed)
 		heal()
 		p.want(t, http.StatusServiceUnavailable, append(form.kept, "You can send it again: it is done once.", `value="INC-7"`)...)

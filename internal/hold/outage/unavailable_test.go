@@ -29,14 +29,14 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// Decisions 13, 21: what says that a thing is away, what says something of the message, and what is a nack.
-func TestAway(t *testing.T) {
+// Decisions 13, 21: what says that a thing is unavailable, what says something of the message, and what is a nack.
+func TestUnavailable(t *testing.T) {
 	state := func(code string) error { return &pgconn.PgError{Code: code} }
 	number := func(n uint16) error { return &mysql.MySQLError{Number: n} }
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, row := range map[string]struct {
-		err  error
-		away bool
+		err         error
+		unavailable bool
 	}{
 		"refused":             {refused, true},
 		"refused, wrapped":    {fmt.Errorf("a: %w", errors.Join(errors.New("b"), refused)), true},
@@ -88,7 +88,7 @@ func TestAway(t *testing.T) {
 		"amqp, bad frame":     {&amqp091.Error{Code: amqp091.FrameError, Server: true}, false},
 		"wraps itself":        {endless{}, false},
 	} {
-		testkit.Equal(t, name+": away", Away(row.err), row.away)
+		testkit.Equal(t, name+": away", Unavailable(row.err), row.unavailable)
 		testkit.Equal(t, name+": nacked", Nacked(row.err), strings.HasPrefix(name, "nack"))
 	}
 }

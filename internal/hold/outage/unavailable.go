@@ -18,18 +18,19 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-var errWaited = hold.NewUnavailable("the database or broker that the message needs is still away")
+var errWaited = hold.NewUnavailable("the database or broker that the message needs is still unavailable")
 
-// Away reports whether err means that a store or broker is out of reach or out of order. Such an error is not about the
-// message:
+// Unavailable reports whether err means that a store or broker is out of reach or out of order. Such an error is not
+// about the message:
 //
 //   - connections refused and lost, time-outs, shutdown, too many connections, a replica that takes no writes, a full
 //     disk;
-//   - a store that is misconfigured: a missing table, a missing right, a wrong password, numbers of rows that are taken.
+//   - a store that is misconfigured: a missing table, a missing right, a wrong password, numbers of rows that are
+//     taken.
 //
 // It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's
 // own requests. In a handler's error, some of these can be about the message.
-func Away(err error) bool {
+func Unavailable(err error) bool {
 	canceled, ours := false, false
 	if err == nil || !walk(err, func(err error) bool {
 		_, own := err.(interface{ OwnFault() })
@@ -43,10 +44,10 @@ func Away(err error) bool {
 		return true
 	}
 	if state := postgres.State(err); state != "" {
-		return awayState(state)
+		return unavailableState(state)
 	}
 	if number := mysql.Number(err); number != 0 {
-		return awayNumbers[number] || class(err) == classify.ClassTransient
+		return unavailableNumbers[number] || class(err) == classify.ClassTransient
 	}
 	return class(err) == classify.ClassTransient || shaped(err)
 }
@@ -101,9 +102,9 @@ var aboutValues = map[uint16]bool{
 	3140: true, 3988: true, mysql.NoSavepoint: true, mysql.NotLocked: true, mysql.Duplicate: true, 1568: true,
 }
 
-// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Away reports true
-// for such an error too: a store without its table is out of order. For an output, the error means that its topic is
-// gone.
+// NoPlace reports whether err means that the table of a request is missing, or closed to this user. Unavailable reports
+// true for such an error too: a store without its table is out of order. For an output, the error means that its topic
+// is gone.
 func NoPlace(err error) bool {
 	switch postgres.State(err) {
 	case "42P01", "42501", "3F000":
@@ -113,8 +114,8 @@ func NoPlace(err error) bool {
 	return number == 1142 || number == 1146
 }
 
-// awayState reports whether a SQLSTATE (PostgreSQL's Appendix A) means away, by its class or in full.
-func awayState(state string) bool {
+// unavailableState reports whether a SQLSTATE (PostgreSQL's Appendix A) means unavailable, by its class or in full.
+func unavailableState(state string) bool {
 	switch state {
 	case "25006", // a replica
 		"42P01", "42501", "3D000", "3F000", // no such table, no right, no such database or schema
@@ -128,9 +129,9 @@ func awayState(state string) bool {
 	return false
 }
 
-// awayNumbers are errors of MySQL and MariaDB that mean away here. Package classify, for handlers, calls them permanent
-// or unknown.
-var awayNumbers = map[uint16]bool{
+// unavailableNumbers are errors of MySQL and MariaDB that mean unavailable here. Package classify, for handlers, calls
+// them permanent or unknown.
+var unavailableNumbers = map[uint16]bool{
 	1044: true, 1045: true, 1049: true, 1129: true, 1130: true, // access denied, no such database, host blocked
 	1114: true, 1142: true, 1143: true, 1146: true, // table full, command denied (for a column), no such table
 	mysql.ReadOnlyTable: true, mysql.StatementLog: true,
@@ -158,7 +159,7 @@ func shape(err error) bool {
 		return true
 	case interface{ RedisError() }:
 		word, _, _ := strings.Cut(err.Error(), " ")
-		return awayRedis[word] || err.Error() == "ERR max number of clients reached"
+		return unavailableRedis[word] || err.Error() == "ERR max number of clients reached"
 	}
 	return named(foreign.ErrorOf(err), err)
 }
@@ -176,15 +177,15 @@ func named(e foreign.Error, err error) bool {
 			return !e.ByServer()
 		}
 	case foreign.Kafka:
-		return awayKafka[code] || nackedByKafka(e)
+		return unavailableKafka[code] || nackedByKafka(e)
 	case foreign.SQLite:
 		switch code { // read-only, corrupt, cannot open, no database
 		case 8, 11, 14, 26:
 			return true
 		}
 		return strings.Contains(err.Error(), "no such table: spillway_")
-	case foreign.Plain, foreign.Traced, foreign.Told:
-		return foreign.Says(err.Error(), foreign.AwayForUs)
+	case foreign.Plain, foreign.Traced, foreign.Notified:
+		return foreign.Says(err.Error(), foreign.UnavailableForUs)
 	}
 	return false
 }
@@ -202,17 +203,17 @@ func Lost(err error) bool {
 	return lost
 }
 
-// awayKafka are Kafka's error codes that mean away for Spillway's own requests, beside those that package classify
-// knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch, and what is
-// about this client: a right that it does not have, or not any more, and credentials.
-var awayKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true,
+// unavailableKafka are Kafka's error codes that mean unavailable for Spillway's own requests, beside those that package
+// classify knows: time-outs, a broker that is not the leader or coordinator any more, a full disk, an unknown epoch,
+// and what is about this client: a right that it does not have, or not any more, and credentials.
+var unavailableKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: true, 56: true, 74: true, 75: true,
 	29: true, 30: true, 31: true, 53: true, // topic, group, cluster, transactional id
 	33: true, 34: true, 54: true, 58: true} // mechanism, state of SASL, no security, user or password
 
-// awayRedis are the first words of Redis's errors that mean away for Spillway's own requests, beside those that package
-// classify knows: no memory, a disk that cannot be written, a replica, a script that runs, a wrong password, a missing
-// right.
-var awayRedis = map[string]bool{
+// unavailableRedis are the first words of Redis's errors that mean unavailable for Spillway's own requests, beside
+// those that package classify knows: no memory, a disk that cannot be written, a replica, a script that runs, a wrong
+// password, a missing right.
+var unavailableRedis = map[string]bool{
 	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
 	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
 }
@@ -329,7 +330,7 @@ func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l li
 		return
 	}
 	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server
-	// that is away.
+	// that is unavailable.
 	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
 		one.hopeless = true
 		s.inVain++
