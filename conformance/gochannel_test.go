@@ -38,6 +38,9 @@ type staysOpen struct{ *gochannel.GoChannel }
 
 func (staysOpen) Close() error { return nil }
 
+// Unwrap says that Close leaves what is inside open.
+func (staysOpen) Unwrap() message.Publisher { return nil }
+
 const oneProcess = "K12: lives in one process, and dies with it"
 
 const (

@@ -333,7 +333,8 @@ func (in *inner) CheckPublisher(pub message.Publisher) error {
 				name = fmt.Sprintf("QueueConfig.Fallbacks[%d].Publisher", n-1)
 			}
 			return fmt.Errorf("poison: %s (%T) is a handler's publisher too, which the router closes when that handler stops: "+
-				"give the dead letters a publisher of their own", name, sink.Publisher)
+				"give the dead letters a publisher of their own; or, if a decorator keeps it open, give that a method Unwrap that "+
+				"returns nil", name, sink.Publisher)
 		}
 	}
 	return nil

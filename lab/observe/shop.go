@@ -221,6 +221,9 @@ type open struct{ *gochannel.GoChannel }
 
 func (open) Close() error { return nil }
 
+// Unwrap says that Close leaves what is inside open.
+func (open) Unwrap() message.Publisher { return nil }
+
 // refusing is a publisher that refuses while it is told so.
 type refusing struct {
 	message.Publisher
