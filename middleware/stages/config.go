@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/settings"
 )
@@ -157,6 +158,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.Check(c.Publisher))
 	case destination.CheckKeeps(c.Publisher) != nil:
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.CheckKeeps(c.Publisher))
+	case !foreign.WritesNames():
+		return errors.New("stages: this version of Watermill keeps the name of a message's handler in another way, so a " +
+			"message out of a stage would look like another handler's: keep the version of Watermill before")
 	case c.Subscriber == nil:
 		return errors.New("stages: Config.Subscriber is nil: messages would wait in their stages for good; return a " +
 			"subscriber for each stage topic")

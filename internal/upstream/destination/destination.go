@@ -102,15 +102,10 @@ const swallowed = "its broker drops a message whose id it has had before, withou
 
 // CheckKeeps returns an error if pub is known to lose messages that it took: its broker drops messages by their ids,
 // confirms nothing, or trims one of the topics. Known are publishers that have the method Deduplicates, and those of
-// watermill-nats and watermill-redisstream.
+// watermill-nats and watermill-redisstream. What is not known of these is an error too.
 func CheckKeeps(pub message.Publisher, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
-	}
-	var unknown string
-	if isAny(pub, func(known *foreign.Publisher) bool { unknown = known.Unknown; return unknown != "" }) {
-		return fmt.Errorf("the publisher %T has no setting %s, by which Spillway sees whether its broker keeps each message: "+
-			"upgrade Spillway, or use the version of the publisher's module before", pub, unknown)
 	}
 	if isAny(pub, func(known *foreign.Publisher) bool { return known.Unconfirmed }) {
 		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and "+
@@ -133,6 +128,12 @@ func checkDuplicates(pub message.Publisher) error {
 			}
 			return nil
 		}
+	}
+	var unknown string
+	if isAny(pub, func(known *foreign.Publisher) bool { unknown = known.Unknown; return unknown != "" }) {
+		return fmt.Errorf("the publisher %T: %s is not as Spillway knows it, so it cannot see whether the broker keeps each "+
+			"message: upgrade Spillway, use the version of the publisher's module before, or give a publisher around it "+
+			"whose method Deduplicates() returns false, if it keeps all", pub, unknown)
 	}
 	var setting string
 	if isAny(pub, func(known *foreign.Publisher) bool { setting = known.Deduplicates; return setting != "" }) {

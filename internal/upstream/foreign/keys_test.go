@@ -15,7 +15,7 @@ If the names have one context key each, let KeyOf find it. Otherwise stay with t
 
 // Decision 6: the names that a router leaves in a message's context can be replaced, and only these.
 func TestWatermillKeys(t *testing.T) {
-	if handlerName == nil || subscribeTopic == nil || handlerName == subscribeTopic {
+	if !WritesNames() || handlerName == nil || subscribeTopic == nil || handlerName == subscribeTopic {
 		t.Fatalf("the keys are %#v and %#v. %s", handlerName, subscribeTopic, whatToDo)
 	}
 	pubsub := gochannel.NewGoChannel(gochannel.Config{OutputChannelBuffer: 1}, watermill.NopLogger{})
@@ -48,4 +48,15 @@ func TestWatermillKeys(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// Decision 28: where nothing shows how the names are kept, WritesNames says so, and no stages are made.
+func TestWatermillKeysAreGone(t *testing.T) {
+	was := handlerName
+	defer func() { handlerName = was }()
+	handlerName = KeyOf("a function that reads no context", func(context.Context) {})
+	if WritesNames() {
+		t.Error("the names can be written")
+	}
+	Take()
 }

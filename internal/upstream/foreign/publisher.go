@@ -2,8 +2,13 @@ package foreign
 
 import (
 	"reflect"
+	"strings"
 	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
+
+var publisher = reflect.TypeFor[message.Publisher]()
 
 // Publisher is what is known of a publisher of Watermill's modules.
 type Publisher struct {
@@ -17,8 +22,7 @@ type Publisher struct {
 	Deduplicates string
 	// Into is the topic that takes all messages, whatever topic they are for, or "".
 	Into string
-	// Unknown is a setting by which messages may be lost, and that the publisher does not have where the library looks
-	// for it; or "".
+	// Unknown is what the library does not find of a publisher that may lose messages: a setting, or the whole type; or "".
 	Unknown string
 
 	lengths func(topic string) int64
@@ -38,6 +42,7 @@ var publishers = []struct {
 }{
 	{row{watermillPath, []int{1}, "pubsub/gochannel", "GoChannel"}, func(_ view, p *Publisher) { p.Creates = true }},
 	{row{watermillPath, []int{1}, "components/forwarder", "Publisher"}, func(v view, p *Publisher) {
+		v.missed = &p.Unknown
 		p.Into = v.string("config", "ForwarderTopic")
 	}},
 	{row{watermillPath + "-redisstream", []int{1}, "pkg/redisstream", "Publisher"}, func(v view, p *Publisher) {
@@ -76,6 +81,9 @@ var publishers = []struct {
 
 const watermillPath = "github.com/ThreeDotsLabs/watermill"
 
+// losing are modules with publishers that may lose messages which they took.
+var losing = []string{watermillPath + "-nats", watermillPath + "-redisstream"}
+
 // PublisherOf returns what is known of a publisher, given its value behind its pointer, or nil.
 func PublisherOf(v reflect.Value) *Publisher {
 	for i := range publishers {
@@ -83,6 +91,11 @@ func PublisherOf(v reflect.Value) *Publisher {
 			p := &Publisher{}
 			known.read(view{row: &known.row, v: v}, p)
 			return p
+		}
+	}
+	for _, module := range losing {
+		if strings.HasPrefix(v.Type().PkgPath()+"/", module+"/") && reflect.PointerTo(v.Type()).Implements(publisher) {
+			return &Publisher{Unknown: v.Type().String()}
 		}
 	}
 	return nil

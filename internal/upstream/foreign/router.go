@@ -74,6 +74,10 @@ var (
 	})
 )
 
+// WritesNames reports whether the names can be written. Without them a message out of a stage would be another handler's,
+// and its effects another consumer's.
+func WritesNames() bool { return !unread(handlerName) && !unread(subscribeTopic) }
+
 // Within returns ctx with the names that a router leaves in the contexts of a handler's messages.
 func Within(ctx context.Context, handler, topic string) context.Context {
 	return context.WithValue(WithHandler(ctx, handler), subscribeTopic, topic)
@@ -91,10 +95,15 @@ func KeyOf(name string, get func(context.Context)) any {
 	get(read)
 	if read.key == nil {
 		note(name, "the key that it reads in a context")
-		return new(byte)
+		return new(nothing)
 	}
 	return read.key
 }
+
+// nothing is the type of keys that nothing reads.
+type nothing byte
+
+func unread(key any) bool { _, is := key.(*nothing); return is }
 
 // reading is a context that remembers which key was read.
 type reading struct {

@@ -3,6 +3,8 @@ package foreign
 import (
 	"reflect"
 	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
 )
 
 type settings struct {
@@ -110,5 +112,23 @@ func TestPublishersOfAnotherShape(t *testing.T) {
 			t.Errorf("%d: %+v, and %d messages of a topic", i, p, p.MaxLength("orders"))
 		}
 		Take()
+	}
+}
+
+type unheardOf struct{ message.Publisher }
+
+// Promise P1, decision 28: a publisher that no row has, of a module with publishers that lose messages, is unknown.
+func TestTypesThatNoRowHas(t *testing.T) {
+	if p := PublisherOf(reflect.ValueOf(unheardOf{})); p != nil {
+		t.Errorf("of another module: %+v", p)
+	}
+	was := losing
+	defer func() { losing = was }()
+	losing = append(was[:len(was):len(was)], "github.com/watermill-spillway/spillway")
+	if p := PublisherOf(reflect.ValueOf(unheardOf{})); p == nil || p.Unknown != "foreign.unheardOf" {
+		t.Errorf("%+v", p)
+	}
+	if p := PublisherOf(reflect.ValueOf(view{})); p != nil {
+		t.Errorf("no publisher: %+v", p)
 	}
 }
