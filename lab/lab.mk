@@ -31,8 +31,10 @@ ROOTS     ?= /var/tmp/spillway-roots
 # A package of these, or some, on the servers of sid; those of RabbitMQ on 4.0 too.
 ON_SID    ?= ./conformance ./pubsub/wmkafka ./pubsub/wmamqp ./pubsub/wmsql ./idempotency/... ./redrive/letters ./internal/sqlstore/... ./lab/proofs/columns
 ON_TRIXIE ?= ./pubsub/wmamqp
-# $(call newest,ROOT,servers,packages): mounts end with the servers, so nothing is left to unmount.
-newest = ( export SPILLWAY_SERVICES_ROOT=$(ROOTS)/$(1) SPILLWAY_SERVICES_FSYNC=off SPILLWAY_ROOTS=$(ROOTS) PATH=$(ROOTS)/sid/outside:$$PATH; \
+# $(call newest,ROOT,servers,packages): mounts end with the servers, so nothing is left to unmount. The ports are of their own, or
+# the tests would use servers of make services that answer there.
+newest = ( export SPILLWAY_KAFKA_PORT=19492 SPILLWAY_AMQP_PORT=20072 SPILLWAY_POSTGRES_PORT=19832 SPILLWAY_MYSQL_PORT=19706; \
+  export SPILLWAY_REDIS_PORT=19779 SPILLWAY_NATS_PORT=19622 SPILLWAY_SERVICES_ROOT=$(ROOTS)/$(1) SPILLWAY_SERVICES_FSYNC=off SPILLWAY_ROOTS=$(ROOTS) PATH=$(ROOTS)/sid/outside:$$PATH; \
   trap '$(SERVICES) down' EXIT; $(SERVICES) fresh $(2) && $(UNRACED) -p 1 -count=1 $(3) )
 .PHONY: test-newest
 test-newest: ## the adapters, the columns and the stores on the servers of today, as root on Debian: RabbitMQ 4.3 and all others of sid, then RabbitMQ 4.0

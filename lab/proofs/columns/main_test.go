@@ -22,7 +22,9 @@ func TestMain(m *testing.M) {
 	// A router whose Run fails at start-up leaves this goroutine of its own behind.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill/message.(*Router).watchAllHandlersStopped.func1"),
 		// redisstream's reader sleeps half a second after the error with which its client's Close ends it.
-		goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.(*Subscriber).read"))
+		goleak.IgnoreAnyFunction("github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.(*Subscriber).read"),
+		// Close of a go-redis client leaves this loop behind.
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop"))
 }
 
 const elsewhere = "K18: messages and keys are in two places: lab/chaos kills the server of the keys, and F2 the broker"
