@@ -344,7 +344,11 @@ func encodeHistory(written string, history []classify.Attempt, limit int) string
 		return ""
 	}
 	line[behind] = '['
-	return string(append(line[behind:], ']'))
+	line = append(line, ']')
+	if behind > 0 && written != "" && !json.Valid(line[behind:]) { // another writer's entry has entries inside
+		return encodeHistory("", append(decodeHistory(written), history...), limit)
+	}
+	return string(line[behind:])
 }
 
 // decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.

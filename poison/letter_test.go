@@ -229,8 +229,8 @@ func TestTimesAreRead(t *testing.T) {
 	}
 }
 
-// Feature D1: attempts are appended to what is written of earlier ones, whoever wrote that; the latest ten are kept,
-// and an attempt behind garbage is not lost.
+// Feature D1: attempts are appended to what is written of earlier ones, by any writer; the latest ten are kept, and an
+// attempt behind garbage is not lost.
 func TestHistoryIsAppended(t *testing.T) {
 	one := func(n int) classify.Attempt {
 		return classify.Attempt{At: longAgo.Add(time.Duration(n) * time.Second), Class: classify.ClassTransient, Error: fmt.Sprint(n)}
@@ -254,5 +254,11 @@ func TestHistoryIsAppended(t *testing.T) {
 	} {
 		history := decodeHistory(encodeHistory(forged.written, []classify.Attempt{one(1)}, maxHistory))
 		testkit.Check(t, len(history) == forged.kept+1 && history[len(history)-1] == one(1), "%s: %+v", name, history)
+	}
+	written = `[{"at":"2026-01-01T00:00:00Z","class":"transient","more":[0,` + entry + `,` + entry + `]}]`
+	for n := range attempts.Kept - 1 {
+		written = encodeHistory(written, []classify.Attempt{one(n)}, maxHistory)
+		history := decodeHistory(written)
+		testkit.Check(t, len(history) == n+2 && history[n+1] == one(n), "entries inside of an entry, after %d: %s", n, written)
 	}
 }
