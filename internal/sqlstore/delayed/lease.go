@@ -120,9 +120,16 @@ func (s *Store) take(ctx context.Context, n int, lease time.Duration, without, p
 	return b, err
 }
 
+// chooseText passes over topics, if the condition names some, in the index: PostgreSQL looks into each row that it is
+// to lock, so there the rows are found first. What another relay has taken since then is not due any more.
 func chooseText(s *Store, condition string) string {
-	return s.db.Statement(`SELECT seq, size FROM spillway_delayed` + s.index + `
-WHERE service = ? AND ready_at <= now_us()` + condition + ` ORDER BY ready_at, due_at, seq LIMIT ?` + s.db.SkipLocked())
+	text := `FROM spillway_delayed` + s.index + `
+WHERE service = ? AND ready_at <= now_us()` + condition + ` ORDER BY ready_at, due_at, seq LIMIT ?`
+	if s.db.Kind() == database.Postgres && condition != "" {
+		text = `FROM spillway_delayed WHERE seq = ANY (ARRAY (SELECT seq ` + text + `))
+AND ready_at <= now_us() ORDER BY ready_at, due_at, seq`
+	}
+	return s.db.Statement(`SELECT seq, size ` + text + s.db.SkipLocked())
 }
 
 // choose locks at most n rows that are due.
