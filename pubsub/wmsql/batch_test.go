@@ -88,3 +88,16 @@ func TestOwnSavepoint(t *testing.T) {
 		b.account([]string{"a"})
 	})
 }
+
+// Feature R8: what was acked commits within the time of a batch, also if the consumer does not take the next message.
+func TestBatchEndsUntaken(t *testing.T) {
+	onEach(t, func(t *testing.T, b *bench) {
+		b.publish("a", "b")
+		sub := b.subscriber(func(c *wmsql.SubscriberConfig) { c.AckDeadline = time.Hour })
+		messages := b.messages(sub)
+		b.receive(messages, "a").Ack()
+		b.until("the position is behind what was acked", func() bool { return testkit.Must(sub.Backlog(t.Context(), b.topic)) == 1 })
+		b.receive(messages, "b").Ack()
+		b.until("the position is at the end", func() bool { return testkit.Must(sub.Backlog(t.Context(), b.topic)) == 0 })
+	})
+}

@@ -170,8 +170,9 @@ func (s *subscription) handing(taking context.Context) func() {
 	}
 }
 
-// deliver gives a message to the consumer and waits until it is settled, or its time is up.
-func (s *subscription) deliver(taking context.Context, t *transaction, e *entry) outcome {
+// deliver gives a message to the consumer, who has to take it before until, if that is not nil, and waits until it is
+// settled, or its time is up.
+func (s *subscription) deliver(taking context.Context, t *transaction, e *entry, until <-chan time.Time) outcome {
 	defer s.handing(taking)()
 	d := &delivery{t: t, db: s.of.db, topic: s.topic, group: s.of.config.ConsumerGroup, at: e.at, of: e}
 	ctx, cancel := context.WithCancel(s.work)
@@ -203,6 +204,8 @@ func (s *subscription) deliver(taking context.Context, t *transaction, e *entry)
 	}
 	select {
 	case s.out <- msg:
+	case <-until:
+		return gone
 	case <-taking.Done():
 		return gone
 	case <-ctx.Done():

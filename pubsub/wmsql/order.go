@@ -257,12 +257,13 @@ func (s *subscription) drainLane(taking context.Context, t *transaction, lane *s
 		if n > 0 && s.ends(taking, t, n, begun) {
 			return false, false
 		}
+		until := s.until(n, begun)
 		n++
 		o.risks()
 		s.first.Store(false)
 		e := s.parked(row)
 		shuts := s.valve.Shuts()
-		switch how := s.deliver(taking, t, e); how {
+		switch how := s.deliver(taking, t, e, until); how {
 		case acked:
 			delete(o.heads, row.Position)
 			acks, left = acks+1, false

@@ -238,7 +238,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 		}
 		shuts := s.valve.Shuts()
 		s.first.Store(false)
-		switch outcome := s.deliver(ctx, t, e); outcome {
+		switch outcome := s.deliver(ctx, t, e, s.until(i, begun)); outcome {
 		case acked:
 			last = e
 			continue
@@ -274,6 +274,14 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 func (s *subscription) ends(taking context.Context, t *transaction, n int, begun time.Time) bool {
 	return n >= s.of.config.Batch || s.alone > 0 || s.valve.IsShut() || taking.Err() != nil ||
 		time.Since(begun) > s.of.config.batchTime || t.leaves() || s.first.Load()
+}
+
+// until returns when a message behind n others must have been taken: they do not wait for a consumer that takes none.
+func (s *subscription) until(n int, begun time.Time) <-chan time.Time {
+	if n == 0 {
+		return nil
+	}
+	return time.After(s.of.config.batchTime - time.Since(begun))
 }
 
 // acknowledge moves the group's position behind the last message, if there is one, and commits everything.
