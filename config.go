@@ -35,7 +35,6 @@ import (
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures a Channel. Only DB or Publisher is required. The fields below Logger configure one part each. A
@@ -214,12 +213,12 @@ func (c *Config) share() error {
 	if err != nil {
 		return err
 	}
-	common := settings.Shared{Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer}
+	common := observe.Shared{Logger: c.Logger, Classifier: classifier, Privacy: c.Privacy, Tracer: c.Tracer}
 	if c.Queue.Seal == nil {
 		c.Queue.Seal = c.Seal
 	}
 	c.name(&c.Queue.Naming)
-	parts := []*settings.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
+	parts := []*observe.Shared{&c.Queue.Shared, &c.Retry.Shared, &c.Outputs.Shared}
 	if c.CrashLimit != nil {
 		parts = append(parts, &c.CrashLimit.Shared)
 		if c.Queue.Origin != nil {
@@ -249,7 +248,7 @@ func (c *Config) share() error {
 }
 
 // fill gives part the fields of common in place of those that are empty.
-func fill(part *settings.Shared, common settings.Shared) {
+func fill(part *observe.Shared, common observe.Shared) {
 	if part.Logger == nil {
 		part.Logger = common.Logger
 	}
@@ -395,7 +394,7 @@ func (ch *Channel) order(ctx context.Context, config *Config, receiver *idempote
 	}
 	ch.listed = store.Listed()
 	ch.ordered = ordered.New(ordered.Config{Delays: delays, Hold: config.Ordered.Hold, Keys: keys, Store: store,
-		Queue: hidden.Of(ch.queue), StageOf: inside.Poison.StageOf, Shared: settings.Shared{Logger: config.Logger,
+		Queue: hidden.Of(ch.queue), StageOf: inside.Poison.StageOf, Shared: observe.Shared{Logger: config.Logger,
 			Classifier: config.Retry.Classifier}})
 	return nil
 }

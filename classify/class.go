@@ -7,28 +7,28 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/errs/class"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // Class says what can be done about an error. The zero value is ClassUnknown. String returns its lower-case name, which
 // stands in metadata and logs; so does MarshalText, and UnmarshalText reads it.
-type Class = class.Class
+type Class = errs.Class
 
 const (
 	// ClassUnknown is the class of an error that no mark, rule or knowledge covers. It is retried like a transient one.
-	ClassUnknown = class.Unknown
+	ClassUnknown = errs.Unknown
 	// ClassTransient passes with time: a downstream is down, a lock is held. A retry may succeed.
-	ClassTransient = class.Transient
+	ClassTransient = errs.Transient
 	// ClassPermanent does not pass with time: a bug, a violated constraint, a panic. A retry would fail too.
-	ClassPermanent = class.Permanent
+	ClassPermanent = errs.Permanent
 	// ClassInvalid means that the message itself is unacceptable: malformed, or without what it must have.
-	ClassInvalid = class.Invalid
+	ClassInvalid = errs.Invalid
 	// ClassDiscard means that the message may be dropped: it is acked and counted, and placed nowhere.
-	ClassDiscard = class.Discard
+	ClassDiscard = errs.Discard
 	// ClassAborted means that the message's own context ended: a shutdown, a rebalance, a lost session. The message is
 	// nacked and nothing is counted. The context of the message decides it, never an error.
-	ClassAborted = class.Aborted
+	ClassAborted = errs.Aborted
 )
 
 // severity orders classes where joined errors disagree: the one that most needs a person wins. Discard comes last,

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // Config says how errors are judged. The zero value is useful: marks and built-in knowledge alone.
@@ -151,7 +151,7 @@ func (r Rule) probe() error {
 type judgement struct {
 	config  Config
 	panics  int
-	endless bool // the error wraps more than causes.Most errors, or itself
+	endless bool // the error wraps more than errs.Most errors, or itself
 	left    int  // how many errors the present search may still look at
 }
 
@@ -169,7 +169,7 @@ const (
 const maxNotified = 8
 
 func (j *judgement) search(err error, ask answerer, keep keeping) Verdict {
-	j.left = causes.Most
+	j.left = errs.Most
 	v, _ := j.tree(err, ask, keep)
 	return v
 }
@@ -222,7 +222,7 @@ func (j *judgement) ask(ask answerer, err error) (v Verdict, ok bool) {
 
 func (j *judgement) unwrap(err error) (branches []error, cause error) {
 	defer j.contain()
-	branches, cause = causes.Of(err)
+	branches, cause = errs.Causes(err)
 	return branches, cause
 }
 

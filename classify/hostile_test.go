@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -114,9 +114,9 @@ func TestErrorsWithoutEnd(t *testing.T) {
 				want = classify.ClassTransient
 			}
 			testkit.Equal(t, name+" without a mark", c.Classify(wrapped{err}).Class, want)
-			_, ok := causes.Find[*classify.Failure](wrapped{err})
+			_, ok := errs.Find[*classify.Failure](wrapped{err})
 			around := &classify.Failure{Err: err, Attempts: 3}
-			found, _ := causes.Find[*classify.Failure](wrapped{around})
+			found, _ := errs.Find[*classify.Failure](wrapped{around})
 			testkit.Check(t, !ok && found == around, "%s has a failure, or that around it was not found", name)
 		})
 	}

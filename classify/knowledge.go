@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -240,7 +240,7 @@ func isUnavailableKind(e foreign.Error, err error) bool {
 }
 
 func namesNoHost(err error) bool {
-	for one := range causes.All(err) {
+	for one := range errs.All(err) {
 		if dns, ok := one.(*net.DNSError); ok && isUnavailableHost(dns) {
 			return true
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 

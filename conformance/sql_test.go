@@ -16,7 +16,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 
 	"github.com/watermill-spillway/spillway/conformance"
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/results"
@@ -24,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )

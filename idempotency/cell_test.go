@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -165,7 +165,7 @@ func again(err error) bool {
 
 // requeued reports whether the message of err is to come again and has not failed.
 func requeued(err error) bool {
-	failure, ok := causes.Find[*classify.Failure](err)
+	failure, ok := errs.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 

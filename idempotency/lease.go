@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // Lease is a key that a delivery owns for a time. Its methods commit before they return, and are safe for use by many
@@ -146,7 +146,7 @@ func (r *Receiver) tryComplete(c *chain.Call, k *keeper, outputs []byte) error {
 		if refusals == maxRefusals {
 			return errors.Join(errRefused, err)
 		}
-		if k.left() <= pause || c.Gone() && time.Since(first) > requestTimeout || !wait.For(ctx, pause) {
+		if k.left() <= pause || c.Gone() && time.Since(first) > requestTimeout || !timing.Wait(ctx, pause) {
 			return err
 		}
 	}

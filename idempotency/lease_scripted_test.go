@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -97,7 +97,7 @@ func scriptedReceiver(t *testing.T, s *scripted, handle message.HandlerFunc) (at
 }
 
 func aborted(err error) bool {
-	f, ok := causes.Find[*classify.Failure](err)
+	f, ok := errs.Find[*classify.Failure](err)
 	return ok && f.Verdict.Class == classify.ClassAborted && errors.Is(err, context.Canceled)
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -112,7 +112,7 @@ func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
 
 // unclaimed is the error of a claim that failed.
 func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
-	if failure, ok := causes.Find[*classify.Failure](err); ok && failure.Verdict.Class == classify.ClassAborted {
+	if failure, ok := errs.Find[*classify.Failure](err); ok && failure.Verdict.Class == classify.ClassAborted {
 		return err // it is requeued
 	}
 	switch ended := waitContext(c).Err(); {
@@ -143,7 +143,7 @@ func (r *Receiver) failed(c *chain.Call, key Key, claim Claim, err error) error 
 	if !ok || !cut.LostConnection() {
 		return err
 	}
-	_, panicked := causes.Find[*classify.PanicError](err) // over the error of a statement, as a handler with Must does
+	_, panicked := errs.Find[*classify.PanicError](err) // over the error of a statement, as a handler with Must does
 	if class := (*classify.Classifier)(nil).Classify(err).Class; !panicked && class != classify.ClassTransient &&
 		class != classify.ClassUnknown {
 		return err

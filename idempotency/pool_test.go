@@ -12,7 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Bad input, promise P4: handlers that write through the *sql.DB wait for connections that the claims of others hold.
@@ -21,7 +21,7 @@ func TestPoolUsedUp(t *testing.T) {
 	onEach(t, kinds[1:], func(c *cell) {
 		logger := &testkit.Log{}
 		c.db.SetMaxOpenConns(4)
-		r := c.receiver(idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
+		r := c.receiver(idempotency.ReceiverConfig{Shared: observe.Shared{Logger: logger}})
 		ctx, cancel := context.WithCancel(c.Context())
 		defer cancel()
 		var all sync.WaitGroup
@@ -53,7 +53,7 @@ func TestTwoPoolsOneDatabase(t *testing.T) {
 	onEach(t, kinds[1:], func(c *cell) {
 		logger := watermill.NewCaptureLogger()
 		outer := c.receiver(idempotency.ReceiverConfig{})
-		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: settings.Shared{Logger: logger}})
+		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: observe.Shared{Logger: logger}})
 		testkit.Within(c, "the inner claim ends", func() {
 			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
 			testkit.Check(c, requeued(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)

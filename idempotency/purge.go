@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // PurgeConfig configures NewPurge. Retention is required.
@@ -35,7 +35,7 @@ type PurgeConfig struct {
 	// ended it early, or nil. If the router stops, ctx has ended. Default: none.
 	OnRun func(ctx context.Context, keys int, err error)
 	// Shared: Logger receives failed purges, and a Retention that is too short.
-	settings.Shared
+	observe.Shared
 }
 
 func (c *PurgeConfig) setDefaults() {
@@ -117,7 +117,7 @@ func (p *purge) batches(ctx context.Context, before time.Time) (total int, err e
 		if total += n; err != nil || n < p.most {
 			return total, err
 		}
-		if !wait.For(ctx, 3*time.Since(began)) { // even on SQLite, claims have three quarters of the time
+		if !timing.Wait(ctx, 3*time.Since(began)) { // even on SQLite, claims have three quarters of the time
 			return total, ctx.Err()
 		}
 	}
@@ -159,7 +159,7 @@ func (p *purge) start() error {
 }
 
 func (p *purge) run(ctx context.Context) {
-	for due := rand.N(p.config.Every/10 + 1); wait.For(ctx, due); due = p.config.Every {
+	for due := rand.N(p.config.Every/10 + 1); timing.Wait(ctx, due); due = p.config.Every {
 		n, err := p.once(ctx)
 		fields := logging.Fields{"of": fmt.Sprintf("%T", p.store), "keys": n}
 		switch {

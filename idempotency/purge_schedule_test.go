@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // fakeStore answers each batch with the next of its numbers, after a second, and notes when it was asked.
@@ -96,7 +96,7 @@ func TestPurgeSchedule(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			log := &testkit.Log{}
 			store := &fakeStore{numbers: []any{errors.New("boom"), "panic", 5}, began: time.Now(), takes: time.Second}
-			p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: settings.Shared{Logger: log}})
+			p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Shared: observe.Shared{Logger: log}})
 			for round := range 2 {
 				store.asked, store.began = nil, time.Now()
 				testkit.NoError(t, p.start())
@@ -128,7 +128,7 @@ func TestPurgeStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
 		store := &fakeStore{takes: 30 * time.Second}
-		p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
+		p := mustPurge(store, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: observe.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began := time.Now()
@@ -136,7 +136,7 @@ func TestPurgeStops(t *testing.T) {
 		testkit.Check(t, time.Since(began) == 0 && len(log.Errors()) <= 0 && len(store.asked) == 1,
 			"%v %v %v", time.Since(began), log.Errors(), store.asked)
 		deaf := &fakeStore{deaf: make(chan struct{})}
-		p = mustPurge(deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: settings.Shared{Logger: log}})
+		p = mustPurge(deaf, PurgeConfig{Retention: 30 * 24 * time.Hour, Every: time.Second, Shared: observe.Shared{Logger: log}})
 		_ = p.start()
 		time.Sleep(5 * time.Second)
 		began = time.Now()
@@ -159,7 +159,7 @@ func TestPurgeRetention(t *testing.T) {
 		{day, 2 * day, "the retention 24h0m0s is shorter than the horizon 48h0m0s"}, {2 * day, 2 * day, ""}, {day, time.Hour, ""},
 	} {
 		log := &testkit.Log{}
-		mustPurge(&fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: settings.Shared{Logger: log}})
+		mustPurge(&fakeStore{}, PurgeConfig{Retention: c.retention, Horizon: c.horizon, Shared: observe.Shared{Logger: log}})
 		if notified := strings.Trim(fmt.Sprint(log.Errors()), "[]"); !strings.Contains(notified, c.notified) || (notified == "") != (c.notified == "") || notified != "" && !strings.Contains(notified, "applied again") {
 			t.Errorf("%s, %s: %q", c.retention, c.horizon, notified)
 		}

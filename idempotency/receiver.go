@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // ReceiverConfig configures a Receiver. The zero value is ready for use.
@@ -67,7 +67,7 @@ type ReceiverConfig struct {
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
 	// Shared: Logger receives duplicates, at the level debug, and failures that cannot be returned as errors.
-	settings.Shared
+	observe.Shared
 
 	requeueAfter time.Duration // the constant, and something else in tests
 }

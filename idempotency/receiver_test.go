@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 func atOnce(t *testing.T, n int, f func(int) error) {
@@ -63,7 +63,7 @@ func TestConsumer(t *testing.T) {
 	c, log := newCell(t, onSQLite), &testkit.Log{}
 	for consumer, effects := range map[string]int{"": 2, "billing": 1} {
 		r := testkit.Must(idempotency.NewReceiver(c.store(c.db),
-			idempotency.ReceiverConfig{Consumer: consumer, Shared: settings.Shared{Logger: log}}))
+			idempotency.ReceiverConfig{Consumer: consumer, Shared: observe.Shared{Logger: log}}))
 		if consumer == "" {
 			_, err := r.Middleware(c.write)(newMessage("outside"))
 			testkit.Check(t, class(err) == classify.ClassPermanent, "%v", err)

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 func (r *Receiver) step(next chain.Handler) chain.Handler {
@@ -222,7 +222,7 @@ func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
 // deliver what is requeued at once and without end.
 func (r *Receiver) requeue(c *chain.Call, err error) error {
 	half := r.config.requeueAfter/2 + 1
-	wait.For(c.WaitContext(), half+rand.N(half))
+	timing.Wait(c.WaitContext(), half+rand.N(half))
 	return chain.Requeued(err)
 }
 

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -47,7 +47,7 @@ func failureOf(t testing.TB, err error) *classify.Failure {
 // wantAborted checks that a message was given back without being counted.
 func wantAborted(t testing.TB, err error) {
 	t.Helper()
-	f, ok := causes.Find[*classify.Failure](err)
+	f, ok := errs.Find[*classify.Failure](err)
 	testkit.Require(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0 &&
 		errors.Is(err, context.Canceled), "got %v, want an aborted error that counts nothing", err)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 const (
@@ -35,10 +35,10 @@ func (r *Retry) notNow(c *chain.Call, next chain.Handler, o chain.Outcome,
 	for {
 		pause := max(r.postponed.pause(c), verdict.RetryAfter)
 		if rest := time.Until(until); pause > rest {
-			wait.For(ctx, max(rest, 0)) // hold it as long as possible: some brokers redeliver at once
+			timing.Wait(ctx, max(rest, 0)) // hold it as long as possible: some brokers redeliver at once
 			return nil, chain.Outcome{Next: chain.Requeue, Why: chain.Requeued(o.Why)}, 0
 		}
-		if !wait.For(ctx, pause) {
+		if !timing.Wait(ctx, pause) {
 			return nil, chain.Outcome{Next: chain.Requeue, Why: chain.Requeued(o.Why)}, 0
 		}
 		c.AddHeld(pause)

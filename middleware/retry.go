@@ -11,14 +11,14 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/intervals"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/middleware/internal/intervals"
 )
 
 // link makes the type that embeds it a part of chains.
@@ -239,7 +239,7 @@ func (r *Retry) retry(c *chain.Call, next chain.Handler, o chain.Outcome, took t
 			pause = rest
 		}
 		r.onRetry(c, attempt, pause)
-		if !wait.For(c.WaitContext(), pause) {
+		if !timing.Wait(c.WaitContext(), pause) {
 			if c.Leaving() {
 				return nil, chain.Gone(failure.Err)
 			}
@@ -393,7 +393,7 @@ func (r *Retry) await(c *chain.Call, b *bucket, err error) (w withdrawal, _ erro
 		}
 		next := b.next(now)
 		next += rand.N(next/4 + 1) // not all at one instant
-		if !wait.For(ctx, min(next, rest)) {
+		if !timing.Wait(ctx, min(next, rest)) {
 			if c.Leaving() {
 				return withdrawal{}, chain.Aborted(err)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // counting counts what hooks are told.
@@ -176,7 +176,7 @@ func TestRetryHookPanics(t *testing.T) {
 		logger := watermill.NewCaptureLogger()
 		h, calls := failing(2, errBoom)
 		_, err := newRetry(t, middleware.RetryConfig{
-			Shared: settings.Shared{Logger: logger},
+			Shared: observe.Shared{Logger: logger},
 			Hooks: middleware.RetryHooks{
 				OnAttempt: func(context.Context, middleware.Attempt) { panic("on attempt") },
 				OnRetry:   func(context.Context, middleware.Attempt, time.Duration) { panic("on retry") },

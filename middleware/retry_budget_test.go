@@ -12,11 +12,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // one is a budget of one further attempt in ten seconds.
@@ -118,7 +118,7 @@ func TestBudgetEnds(t *testing.T) {
 		start, deliveries := time.Now(), 0
 		for ended := false; !ended; deliveries++ {
 			_, err := handle(newMessage("1"))
-			f, _ := causes.Find[*classify.Failure](err)
+			f, _ := errs.Find[*classify.Failure](err)
 			ended = f.Verdict.Class != classify.ClassAborted
 			testkit.Require(t, (!ended || f.Attempts == 2) && time.Since(start) <= most+time.Minute,
 				"after %s: %v", time.Since(start), f)
@@ -189,7 +189,7 @@ func TestBudgetOfStage(t *testing.T) {
 func TestBudgetIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testkit.Log{}
-		r := newRetry(t, middleware.RetryConfig{Shared: settings.Shared{Logger: log}, Budget: one(), Attempts: 2, Backoff: every(1),
+		r := newRetry(t, middleware.RetryConfig{Shared: observe.Shared{Logger: log}, Budget: one(), Attempts: 2, Backoff: every(1),
 			Hooks: middleware.RetryHooks{OnBudgetSpent: func(context.Context, middleware.BudgetSpent) { panic("hook") }}})
 		h := chain.Enter(staged(true), chain.StepOf(r))(func(*message.Message) ([]*message.Message, error) { return nil, errors.New("down") })
 		for range 130 {

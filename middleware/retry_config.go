@@ -9,8 +9,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/intervals"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/middleware/internal/intervals"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // RetryConfig configures a Retry. The zero value is useful.
@@ -45,7 +45,7 @@ type RetryConfig struct {
 	// Hooks are called after events. Default: none.
 	Hooks RetryHooks
 	// Shared: Classifier judges the errors. Logger receives one Info line per retry, with its cause, masked by Privacy.
-	settings.Shared
+	observe.Shared
 }
 
 // RetryHooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes

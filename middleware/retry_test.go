@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Features R1, D13: the handler is invoked until it succeeds or the attempts are used up, whatever the numbers, and the
@@ -171,7 +171,7 @@ func TestRetryAsksItsClassifier(t *testing.T) {
 		return classify.Verdict{Class: classify.ClassInvalid, Reason: "rule"}, true
 	}
 	classifier := testkit.Must(classify.New(classify.Config{Rules: []classify.Rule{rule}}))
-	calls, _, f := timed(t, middleware.RetryConfig{Shared: settings.Shared{Classifier: classifier}}, 0, errBoom)
+	calls, _, f := timed(t, middleware.RetryConfig{Shared: observe.Shared{Classifier: classifier}}, 0, errBoom)
 	testkit.Require(t, calls == 1 && f.Verdict.Reason == "rule", "%d attempts, %+v", calls, f.Verdict)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 )
@@ -47,7 +47,7 @@ func TestRecoverNilOutput(t *testing.T) {
 }
 
 func aborted(err error) bool {
-	failure, ok := causes.Find[*classify.Failure](err)
+	failure, ok := errs.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 
@@ -78,7 +78,7 @@ func TestNotNow(t *testing.T) {
 			testkit.Require(t, held >= 5*time.Second && held <= 20*time.Second, "held for %s", held)
 			testkit.Require(t, len(counted) == 0, "counted %v", counted)
 		}
-		failure, ok := causes.Find[*classify.Failure](err)
+		failure, ok := errs.Find[*classify.Failure](err)
 		testkit.Check(t, ok && failure.Verdict.Class == classify.ClassTransient && failure.Attempts == 5,
 			"at last %v", err)
 		took := time.Since(began)
@@ -137,7 +137,7 @@ func TestNotNowEnds(t *testing.T) {
 			msg.Ack() // it cannot come again
 			return nil, classify.NotNow(errors.New("locked"))
 		})(newMessage("acked"))
-		failure, ok := causes.Find[*classify.Failure](err)
+		failure, ok := errs.Find[*classify.Failure](err)
 		testkit.Check(t, ok && failure.Attempts == 5 && !aborted(err), "acked: %v", err)
 	})
 }

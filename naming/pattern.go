@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/watermill-spillway/spillway/internal/errs/class"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // part is a piece of a pattern: text, or the name of a placeholder.
@@ -233,7 +233,7 @@ func (s Scheme) byPattern(topic string) string {
 // text beside the delay counts, and at last the text between topic and handler.
 func matches(pattern, topic string) bool {
 	if strings.Contains(pattern, "{class}") {
-		for kind := range class.Discard {
+		for kind := range errs.Discard {
 			if matches(strings.ReplaceAll(pattern, "{class}", kind.String()), topic) {
 				return true
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/watermill-spillway/spillway/internal/errs/class"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // Scheme names every topic that is derived from a live topic. The zero value is the default. Two sources never share a
@@ -53,14 +53,14 @@ type Source struct {
 	// Handler is the name of the handler in the router.
 	Handler string
 	// Class is the classify.Class of a failure that becomes a letter.
-	Class class.Class
+	Class errs.Class
 	// Delay is that of a stage, or 0 for the topic that messages come back to from a delay store.
 	Delay time.Duration
 }
 
 // DeadLetterTopic names the topic for the dead letters of a source.
 func (s Scheme) DeadLetterTopic(source Source) string {
-	if source.Class == class.Invalid {
+	if source.Class == errs.Invalid {
 		return s.name(s.invalid(), source)
 	}
 	return s.name(s.deadLetter(), source)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // The headers of Spring Kafka's DeadLetterPublishingRecoverer, as of 3.3. For retry topics it writes them without

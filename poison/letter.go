@@ -16,11 +16,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // Letter is a dead letter: the message as it arrived, and why it failed.
@@ -165,7 +165,7 @@ func textOf(err error) string { return boundedtext.Error(err, maxText) }
 // stackOf returns the stack of a panic, or the one that an error of github.com/pkg/errors carries.
 func stackOf(err error) (stack string) {
 	defer func() { _ = recover() }() // methods of the error are called
-	if panicked, ok := causes.Find[*classify.PanicError](err); ok {
+	if panicked, ok := errs.Find[*classify.PanicError](err); ok {
 		return handlerFrames(panicFrames(string(panicked.Stack)))
 	}
 	return handlerFrames(carriedFrames(err))
@@ -386,7 +386,7 @@ const maxCauses = 16
 func typesOf(err error) string {
 	var types []string
 	looked := 0
-	for one := range causes.First(err) {
+	for one := range errs.First(err) {
 		if looked++; looked > maxCauses {
 			break
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 func bytesOf(msg *message.Message) int {
@@ -53,7 +53,7 @@ func TestNoRoomForALetter(t *testing.T) {
 		log := &testkit.Log{}
 		dead := &sink{refuse: narrow(most)}
 		var placed atomic.Int32
-		r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Logger: log}, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
+		r := start(t, "orders", dead, QueueConfig{Shared: observe.Shared{Logger: log}, WatermillKeys: true, Hooks: Hooks{OnDeadLetter: func(_ context.Context, l Letter) {
 			if l.DeadLetterTopic == "orders.dlq" {
 				placed.Add(1)
 			}
@@ -106,7 +106,7 @@ func TestNoRoomAnywhere(t *testing.T) {
 			return narrow(1<<10)(try, topic, msg)
 		}}
 		var deliveries atomic.Int32
-		r := start(t, "orders", dead, QueueConfig{Shared: settings.Shared{Logger: log}}, func(*message.Message) ([]*message.Message, error) {
+		r := start(t, "orders", dead, QueueConfig{Shared: observe.Shared{Logger: log}}, func(*message.Message) ([]*message.Message, error) {
 			deliveries.Add(1)
 			return nil, classify.Permanent(errors.New("no such customer"))
 		})

@@ -25,8 +25,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // events are what happened, in order. It is a placing.Delivery too.
@@ -136,7 +136,7 @@ func TestQueueMasks(t *testing.T) {
 		msg := message.NewMessage("id", []byte("hunter2 in the payload stays"))
 		msg.Metadata["secret"] = "hunter2"
 		queue := newQueue(dead, QueueConfig{
-			Shared: settings.Shared{Privacy: masking(t, mask)}, MaskMetadata: func(_, value string) string { return mask(value) },
+			Shared: observe.Shared{Privacy: masking(t, mask)}, MaskMetadata: func(_, value string) string { return mask(value) },
 		})
 		testkit.NoError(t, queue.Place(msg, panicking(errors.New("password=hunter2"))))
 		letter := dead.in("unknown.dlq")[0]

@@ -17,8 +17,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature D14: without any configuration no credential of an error is in the letter's texts, in the hooks, or in the
@@ -222,7 +222,7 @@ func TestQueueWithoutKeys(t *testing.T) {
 	s, keys := newSealer(t)
 	keys.unavailable.Store(true)
 	dead, log := &sink{}, &testkit.Log{}
-	r := start(t, "orders", dead, QueueConfig{Seal: s, Shared: settings.Shared{Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
+	r := start(t, "orders", dead, QueueConfig{Seal: s, Shared: observe.Shared{Logger: log}, PublishBackoff: time.Millisecond}, failing(errors.New("boom")))
 	r.publish(message.NewMessage("m", []byte("card 4111111111111111")))
 	eventually(t, "the log says why", func() bool {
 		for _, line := range log.Errors() {

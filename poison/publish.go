@@ -15,15 +15,15 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
@@ -198,7 +198,7 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l *Letter, form rawFor
 		if waits == nil {
 			waits = q.waits()
 		}
-		if attempt-sizeRefusals >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
+		if attempt-sizeRefusals >= q.config.PublishAttempts || !timing.Wait(ctx, waits.NextBackOff()) {
 			if q.refusedAlways(err) {
 				return forGood, err
 			}
@@ -277,7 +277,7 @@ func (n noRoom) wait(c *chain.Call) {
 	*next = min(max(2**next, firstNoRoom), maxNoRoom)
 	pause := *next
 	n.mu.Unlock()
-	wait.For(c.WaitContext(), min(pause, hold.Rest(c.WaitContext(), 0, c.Held())/2))
+	timing.Wait(c.WaitContext(), min(pause, hold.Rest(c.WaitContext(), 0, c.Held())/2))
 }
 
 // rawForm is a letter for a sink that refused the letter for what it carries.

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
@@ -20,12 +21,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // QueueConfig configures a Queue. The zero value is ready to use.
@@ -62,7 +62,7 @@ type QueueConfig struct {
 	// neither payload nor metadata. Logger receives one Error line per dead letter. The line has its cause, masked and
 	// cut at 1 KiB, its class and reason, the message's id, topic and handler, and where the letter is. Tracer follows
 	// each publishing of a letter.
-	settings.Shared
+	observe.Shared
 }
 
 // Hooks are called after the event, in the goroutine of the message, and must be quick. Several are called at the same

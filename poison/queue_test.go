@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Features D1, D2, D3, D11, D13, decision 11: each class goes where it belongs with its reason, a panic and
@@ -76,7 +76,7 @@ func TestQueueRequeuesWhatIsNotPlaced(t *testing.T) {
 	} {
 		for fault, config := range map[string]QueueConfig{
 			"no sink": {PublishAttempts: 1},
-			"goexit":  {Shared: settings.Shared{Privacy: masking(t, exiting(2))}},
+			"goexit":  {Shared: observe.Shared{Privacy: masking(t, exiting(2))}},
 		} {
 			t.Run(name+", "+fault, func(t *testing.T) {
 				dead, deliveries := &sink{}, 0

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/seal"
 )
 
@@ -132,7 +132,7 @@ func (q *Queue) seal(ctx context.Context, l *Letter) error {
 		}
 		logging.LetterNotSealed.Write(q.config.Logger, err,
 			logging.Fields{logging.Topic: logged(l.Origin.Topic), logging.Attempt: attempt})
-		if attempt >= q.config.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
+		if attempt >= q.config.PublishAttempts || !timing.Wait(ctx, waits.NextBackOff()) {
 			return err
 		}
 	}

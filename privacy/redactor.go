@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // MaxText is the length of the longest text that Text returns, in bytes. Of a longer text the head is kept, and the cut

@@ -16,11 +16,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Promise P2: any bytes survive, in the store and on the way back.
@@ -103,7 +103,7 @@ func TestDrain_tooLarge(t *testing.T) {
 		}
 		return nil
 	}}
-	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Shared: settings.Shared{Classifier: classifier}}})
+	report, err := redrive.Drain(t.Context(), s, live, redrive.DrainConfig{Rules: redrive.Rules{Allow: []string{"orders"}, PublishAttempts: 2, Shared: observe.Shared{Classifier: classifier}}})
 	testkit.Check(t, err == nil && report.Redriven == 1 && report.Failed == 5, "%+v, %v", report, err)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -217,7 +217,7 @@ func (d *drain) passes(ctx context.Context) {
 				maxWrite))
 			return
 		default:
-			wait.For(ctx, pause)
+			timing.Wait(ctx, pause)
 			pause = min(2*pause, time.Second)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
@@ -247,7 +247,7 @@ func (h *Handler) rested(ctx context.Context, l poison.Letter) bool {
 		since = l.Redrive.At
 	}
 	pause := min(h.minWait-time.Since(since), h.minWait)
-	return pause <= 0 || wait.For(ctx, pause)
+	return pause <= 0 || timing.Wait(ctx, pause)
 }
 
 // turn waits for a free place, which bring gives back, and for the rate.

@@ -11,12 +11,12 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
@@ -93,7 +93,7 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 				continue // size does not pass with time: no wait
 			}
 		}
-		if attempt >= r.PublishAttempts || !wait.For(ctx, waits.NextBackOff()) {
+		if attempt >= r.PublishAttempts || !timing.Wait(ctx, waits.NextBackOff()) {
 			return trace, err
 		}
 	}
@@ -137,7 +137,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	p.due = next
 	p.lock.Unlock()
 
-	if pause := turn.Sub(now); pause <= 0 || wait.For(ctx, pause) {
+	if pause := turn.Sub(now); pause <= 0 || timing.Wait(ctx, pause) {
 		return nil
 	}
 	p.lock.Lock()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -29,7 +29,7 @@ func (d *topicDrain) run(parent context.Context) (err error) {
 	}
 	defer func() {
 		if err == nil && d.report.Taken > 0 {
-			wait.For(parent, ackTime)
+			timing.Wait(parent, ackTime)
 		}
 		cancel()
 		requeue(messages)

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -106,7 +106,7 @@ func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Let
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
 		logging.RedriveKeysUnavailable.Write(h.Logger, err, fields(l, topic))
 		if h.minWait > 0 { // with a router; a drain ends
-			wait.For(ctx, closedFor)
+			timing.Wait(ctx, closedFor)
 		}
 		return requeued, fmt.Errorf("redrive: the message is requeued: %w", err)
 	}

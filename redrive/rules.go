@@ -10,9 +10,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // DefaultMaxRedrives is the default of Rules.MaxRedrives.
@@ -68,7 +67,7 @@ type Rules struct {
 	// Shared: Classifier decides which refusals of a publisher are for size: such a letter goes without its history,
 	// and says nothing of the publisher. Privacy masks the texts of errors, in the log and for Hooks. Logger receives
 	// refusals.
-	settings.Shared
+	observe.Shared
 }
 
 // rules are Rules at work.

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -191,7 +191,7 @@ func (p *topicPlanning) result() inside.TopicPlan {
 	p.plan.Causes = p.plan.Causes[:min(len(p.plan.Causes), maxPlanned)]
 	p.plan.Targets, p.plan.RefusedTopics = mostFirst(p.targets, maxPlanned), mostFirst(p.refused, maxPlanned)
 	if p.Rate > 0 {
-		p.plan.Takes = period.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
+		p.plan.Takes = timing.Duration(float64(p.plan.Letters) / p.Rate * float64(time.Second))
 	}
 	return p.plan
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -68,7 +68,7 @@ func TestAborted(t *testing.T) {
 		err := Aborted(cause)
 		testkit.Check(t, errors.Is(err, context.Canceled) && (cause == nil || errors.Is(err, cause)),
 			"Aborted(%v) is %v", cause, err)
-		f, ok := causes.Find[*classify.Failure](err)
+		f, ok := errs.Find[*classify.Failure](err)
 		testkit.Check(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0,
 			"Aborted(%v) tells %+v", cause, f)
 		again := Aborted(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
@@ -96,7 +96,7 @@ func (c *Call) Leaving() bool { return c.Gone() || graceful.Began(c.Ctx) && !c.A
 // Placed is called when the dead letter of a message that failed with err has its place. It calls the method Placed of
 // what err wraps.
 func Placed(err error) {
-	for err := range causes.All(err) {
+	for err := range errs.All(err) {
 		if waits, ok := err.(interface{ Placed() }); ok {
 			waits.Placed()
 		}
@@ -125,7 +125,7 @@ func Aborted(err error) error {
 
 // IsAborted reports whether err gives its message back, uncounted: it is one of Aborted or Requeued.
 func IsAborted(err error) bool {
-	failure, ok := causes.Find[*classify.Failure](err)
+	failure, ok := errs.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -83,7 +83,7 @@ type PlannedCause struct {
 // PlannedAge counts the letters whose first failure is at most UpTo ago, and longer ago than the one before. UpTo 0 is
 // any time.
 type PlannedAge struct {
-	UpTo    period.Duration `json:"up_to"`
+	UpTo    timing.Duration `json:"up_to"`
 	Letters int             `json:"letters"`
 }
 

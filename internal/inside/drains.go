@@ -1,7 +1,7 @@
 package inside
 
 import (
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -45,7 +45,7 @@ type TopicPlan struct {
 	// JSON.
 	Sample []TopicLetter `json:"-"`
 	// Takes is how long the drain would run at its rate. It is 0 without a rate.
-	Takes period.Duration `json:"takes,omitempty"`
+	Takes timing.Duration `json:"takes,omitempty"`
 }
 
 // TopicCount is the number of letters of one topic.

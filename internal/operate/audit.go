@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/text/masked"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -70,7 +69,7 @@ func (d *Desk) Events(who Person, events []letters.Event) []letters.Event {
 	for i := range shown {
 		e := &shown[i]
 		e.MessageID, e.Reason = d.Masks.Text(e.MessageID), d.Masks.Text(e.Reason)
-		if e.Detail = masked.Detail(d.Masks, e.Detail); who.Right < Look {
+		if e.Detail = maskedDetail(d.Masks, e.Detail); who.Right < Look {
 			e.Detail = ""
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/text/masked"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -160,7 +159,7 @@ func (d *Desk) Steer(ctx context.Context, who Person, id string, s Steering,
 
 // Campaign is a campaign as it may be shown: its filter and its edit have values of messages.
 func (d *Desk) Campaign(c campaigns.Campaign) campaigns.Campaign {
-	c.Request = masked.Request(d.Masks, c.Request)
+	c.Request = maskedRequest(d.Masks, c.Request)
 	return c
 }
 

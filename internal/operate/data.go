@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/text/masked"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -197,7 +196,7 @@ func (v *WholeData) Mask(masks *privacy.Redactor) {
 	}
 	for i := range v.Life {
 		e := &v.Life[i]
-		e.Detail = masked.Detail(masks, e.Detail)
+		e.Detail = maskedDetail(masks, e.Detail)
 		texts = append(texts, &e.ID, &e.Reason)
 	}
 	for _, text := range texts {
@@ -249,15 +248,15 @@ type RequestData struct {
 	campaigns.Request
 	// CanaryWait is how long the campaign waits for what becomes of the canary. Letters that are not heard of by then
 	// count as not failed. Default: "1m".
-	CanaryWait period.Duration `json:"canary_wait,omitempty"`
+	CanaryWait timing.Duration `json:"canary_wait,omitempty"`
 	// ResumeAfter is how long after the publisher refused letters the campaign resumes by itself. The time doubles with
 	// each pause, at most tenfold. Default: "0s", the campaign waits for Resume.
-	ResumeAfter period.Duration `json:"resume_after,omitempty"`
+	ResumeAfter timing.Duration `json:"resume_after,omitempty"`
 }
 
 // DataOfRequest is a request for programs.
 func DataOfRequest(r campaigns.Request) RequestData {
-	return RequestData{r, period.Duration(r.CanaryWait), period.Duration(r.ResumeAfter)}
+	return RequestData{r, timing.Duration(r.CanaryWait), timing.Duration(r.ResumeAfter)}
 }
 
 // Plain is the request that programs gave.
@@ -274,12 +273,12 @@ type CampaignData struct {
 	Request RequestData `json:"request"`
 	// Remaining is about how long the campaign will still run, at its rate, or without one at its speed so far. It is
 	// missing if that is not known.
-	Remaining period.Duration `json:"remaining,omitempty"`
+	Remaining timing.Duration `json:"remaining,omitempty"`
 }
 
 // DataOfCampaign is a campaign for programs.
 func DataOfCampaign(c campaigns.Campaign) CampaignData {
-	return CampaignData{c, DataOfRequest(c.Request), period.Duration(c.Remaining)}
+	return CampaignData{c, DataOfRequest(c.Request), timing.Duration(c.Remaining)}
 }
 
 // CampaignRecord is a campaign with its record.
@@ -293,10 +292,10 @@ type CampaignRecord struct {
 type PlanData struct {
 	DryRun
 	// Takes is how long the campaign would run at its rate. It is missing without a rate.
-	Takes period.Duration `json:"takes,omitempty"`
+	Takes timing.Duration `json:"takes,omitempty"`
 	// Part reports that there may be more letters than the dry run reads.
 	Part bool `json:"part,omitempty"`
 }
 
 // DataOfPlan is a dry run for programs.
-func DataOfPlan(p DryRun, part bool) PlanData { return PlanData{p, period.Duration(p.Takes), part} }
+func DataOfPlan(p DryRun, part bool) PlanData { return PlanData{p, timing.Duration(p.Takes), part} }

@@ -9,11 +9,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -266,7 +266,7 @@ func (d *Desk) Erase(ctx context.Context, who Person, r erasure.Request) (report
 		return report, false, err
 	}
 	r.Act = campaigns.Act{By: who.Name, Reason: who.Reason}
-	selector := erasedtext.Selector(r.IDs, r.Metadata)
+	selector := metadatacodec.Selector(r.IDs, r.Metadata)
 	if act := who.once(erasedBy); !r.DryRun {
 		r.Key = act.RedriveID
 		done, err := d.before(ctx, act, func(e letters.Event) bool { return selectorOf(e) == selector })

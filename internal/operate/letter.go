@@ -12,8 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
-	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
-	"github.com/watermill-spillway/spillway/internal/text/printable"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -157,7 +156,7 @@ func legible(payload, masked []byte) linediff.Text {
 }
 
 func indented(payload []byte) string {
-	if lines, ok := payloadtext.Indent(payload); ok {
+	if lines, ok := printable.Indent(payload); ok {
 		payload = lines
 	}
 	return printable.Block(string(payload))

@@ -9,8 +9,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // onKafka is a site with topics of several partitions, and stages that are topics.
@@ -18,13 +18,13 @@ func onKafka(s *site) {
 	addresses := []string{s.Address}
 	s.origin = wmkafka.Origin
 	s.publisher = func() (publisher, error) {
-		config := wmkafka.PublisherConfig{Sarama: through(s.Address), Shared: settings.Shared{Logger: s.logger}}
+		config := wmkafka.PublisherConfig{Sarama: through(s.Address), Shared: observe.Shared{Logger: s.logger}}
 		return wmkafka.NewPublisher(addresses, config)
 	}
 	s.source = func() (publisher, error) {
 		config := wmkafka.PublisherConfig{
 			Sarama: through(s.Address), Marshaler: wmkafka.Marshaler{Inner: beside{}},
-			Shared: settings.Shared{Logger: s.logger},
+			Shared: observe.Shared{Logger: s.logger},
 		}
 		return wmkafka.NewPublisher(addresses, config)
 	}
@@ -34,11 +34,11 @@ func onKafka(s *site) {
 	}
 	s.subscriber = func(group string, inFlight int) (subscriber, error) {
 		return wmkafka.NewSubscriber(addresses, group,
-			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: settings.Shared{Logger: s.logger}})
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: observe.Shared{Logger: s.logger}})
 	}
 	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
 		return wmkafka.NewStages(addresses, s.stagesGroup(),
-			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: settings.Shared{Logger: s.logger}},
+			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: observe.Shared{Logger: s.logger}},
 			wmkafka.PublisherConfig{Sarama: through(s.Address)})
 	}
 	s.oversized = func(msg *message.Message, less int) { msg.Payload = make([]byte, 1<<20-less) }

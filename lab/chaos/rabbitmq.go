@@ -8,18 +8,18 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
 
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // onRabbitMQ is a site with quorum queues.
 func onRabbitMQ(s *site) {
 	s.origin = wmamqp.Origin
 	s.publisher = func() (publisher, error) {
-		return wmamqp.NewPublisher(s.Address, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
+		return wmamqp.NewPublisher(s.Address, wmamqp.PublisherConfig{Shared: observe.Shared{Logger: s.logger}})
 	}
 	s.subscriber = func(_ string, inFlight int) (subscriber, error) {
-		config := wmamqp.SubscriberConfig{InFlight: inFlight, Shared: settings.Shared{Logger: s.logger}}
+		config := wmamqp.SubscriberConfig{InFlight: inFlight, Shared: observe.Shared{Logger: s.logger}}
 		config.AMQP.Queue.Arguments = amqp091.Table{amqp091.QueueTypeArg: amqp091.QueueTypeQuorum}
 		return wmamqp.NewSubscriber(s.Address, config)
 	}

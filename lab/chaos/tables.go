@@ -6,10 +6,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // largestOutput is what the table of outputs takes, and refuses what is larger for what it is.
@@ -21,11 +21,11 @@ func onTables(s *site) {
 	s.origin = wmsql.Origin
 	s.publisher = func() (publisher, error) {
 		return wmsql.NewPublisher(context.Background(), s.db,
-			wmsql.PublisherConfig{Shared: settings.Shared{Logger: s.logger}})
+			wmsql.PublisherConfig{Shared: observe.Shared{Logger: s.logger}})
 	}
 	s.subscriber = func(group string, _ int) (subscriber, error) {
 		return wmsql.NewSubscriber(context.Background(), s.db,
-			wmsql.SubscriberConfig{ConsumerGroup: group, Shared: settings.Shared{Logger: s.logger}})
+			wmsql.SubscriberConfig{ConsumerGroup: group, Shared: observe.Shared{Logger: s.logger}})
 	}
 	s.keys = func(ctx context.Context, live subscriber) (idempotency.Store, error) {
 		return wmsql.Join(ctx, live.(*wmsql.Subscriber), service)

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // hasNext stands for stages that have a next one, or not.
@@ -98,7 +98,7 @@ func TestFewAreAlone(t *testing.T) {
 func TestAloneWithoutStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger := new(testkit.Log)
-		s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
+		s := newSim(t, breaker.Config{Shared: observe.Shared{Logger: logger}})
 		s.service.fail(errUnavailable)
 		time.AfterFunc(10*time.Minute, func() { s.service.fail(nil) })
 		s.deliver(t.Context(), s.handler(t), "alone")

@@ -13,11 +13,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // opens starts n messages that find the downstream away, and returns when the breaker is open and a function that waits
@@ -135,7 +135,7 @@ func TestHeldMessageGoesAway(t *testing.T) {
 		for want, ctx := range map[time.Duration]context.Context{20 * time.Second: t.Context(), 4 * time.Second: cancelled} {
 			began := time.Now()
 			_, err := h(newMessage(ctx, "goes away"))
-			if f, ok := causes.Find[*classify.Failure](err); !ok || !chain.IsAborted(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
+			if f, ok := errs.Find[*classify.Failure](err); !ok || !chain.IsAborted(err) || f.Attempts != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)
 			}
 			held := time.Since(began)
@@ -152,7 +152,7 @@ func TestHooksAreContained(t *testing.T) {
 		logger := new(testkit.Log)
 		var s *sim
 		s = newSim(t, breaker.Config{
-			Shared: settings.Shared{Logger: logger},
+			Shared: observe.Shared{Logger: logger},
 			Scope:  func(*message.Message) string { panic("scope") },
 			Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
 				s.breaker.Health()

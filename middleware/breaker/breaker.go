@@ -9,11 +9,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/registry"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 )
 
 // link makes the type that embeds it a part of chains.

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // State is what the breaker does with the messages of a handler, as logs, metrics and JSON name it.

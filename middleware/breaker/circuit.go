@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Config says what counts as an outage, and how the breaker looks for its end. The zero value is useful.
@@ -51,7 +51,7 @@ type Config struct {
 	Hooks Hooks
 	// Shared: Classifier judges the errors. Logger receives an Error line when the breaker opens, an Info line when it
 	// closes, and Debug lines between. Privacy masks the text of an error before it is logged or shown.
-	settings.Shared
+	observe.Shared
 }
 
 // Hooks must be quick. A panic of a hook is logged and changes nothing.

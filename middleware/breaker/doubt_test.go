@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // coded is an error of an unknown meaning whose code makes its kind.
@@ -48,7 +48,7 @@ func TestPoisonAtTheHead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const poison, good = 30, 10
 			logger := new(testkit.Log)
-			s := newSim(t, breaker.Config{Shared: settings.Shared{Logger: logger}})
+			s := newSim(t, breaker.Config{Shared: observe.Shared{Logger: logger}})
 			s.service.set(func(id string) error {
 				if n, _ := strconv.Atoi(id); n < poison {
 					return unmarked(i)

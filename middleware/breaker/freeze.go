@@ -9,8 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // frozen names a freeze. A handler can be frozen by this process and, shared, by the Store.

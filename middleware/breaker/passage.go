@@ -15,9 +15,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // passage is a message in the breaker: its attempts, with the waits between them.
@@ -233,7 +233,7 @@ func (p *passage) pause() error {
 	rest := p.rest(ctx)
 	defer hold.Holding(p.c, rest, p.breaker.config.Logger)()
 	began := time.Now()
-	ended := !wait.For(ctx, min(p.waits, rest)) || p.waits > rest
+	ended := !timing.Wait(ctx, min(p.waits, rest)) || p.waits > rest
 	p.waited(time.Since(began), ended)
 	if ended {
 		return p.requeue()

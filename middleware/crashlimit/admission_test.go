@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
@@ -114,7 +114,7 @@ func TestSuspectGoesAway(t *testing.T) {
 		cancelled, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, err := handle(cancelled, false)
-		failure, ok := causes.Find[*classify.Failure](err)
+		failure, ok := errs.Find[*classify.Failure](err)
 		testkit.Check(t, ok && failure.Verdict.Class == classify.ClassAborted && calls == 0 && f.marksOf("s") == 1,
 			"cancelled: %v, %d calls, %d marks", err, calls, f.marksOf("s"))
 		for i := range 40 { // what comes too late can be decided by lot

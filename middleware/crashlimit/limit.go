@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Config says after how many unfinished deliveries a message is dead-lettered. Its zero value is what most need.
@@ -46,7 +46,7 @@ type Config struct {
 	// Hooks are called after events. Default: none.
 	Hooks Hooks
 	// Shared: Logger receives unclean ends, and a store that fails.
-	settings.Shared
+	observe.Shared
 }
 
 // Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Feature D10: while marking there is a mark as long as the handler runs, and none after any orderly end of it.
@@ -109,7 +109,7 @@ func TestTooManyDebts(t *testing.T) {
 		for _, kind := range []string{"owed", "kept"} {
 			f := newFake()
 			log := &testkit.Log{}
-			l := afterCrash(t, f, options{quietAfter: 24 * time.Hour, Config: Config{Shared: settings.Shared{Logger: log}}})
+			l := afterCrash(t, f, options{quietAfter: 24 * time.Hour, Config: Config{Shared: observe.Shared{Logger: log}}})
 			h := l.Middleware(succeed)
 			var all []*message.Message
 			add := func() {
@@ -161,7 +161,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 		f.leaveMarks("a", 3)
 		f.leaveMarks("b", 2)
 		calls := map[string]int{}
-		errs := map[string][]error{}
+		failures := map[string][]error{}
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for _, id := range []string{"a", "a", "a", "b", "b", "c", "c"} {
@@ -175,21 +175,21 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 				})(newMessage(id))
 				mu.Lock()
 				defer mu.Unlock()
-				errs[id] = append(errs[id], err)
+				failures[id] = append(failures[id], err)
 			})
 			synctest.Wait()
 		}
 		all.Wait()
 		refused := 0
-		for _, err := range errs["a"] {
+		for _, err := range failures["a"] {
 			if verdict(err).Reason == classify.ReasonMaxDeliveries {
 				refused++
-			} else if failure, ok := causes.Find[*classify.Failure](err); !ok || failure.Verdict.Class != classify.ClassAborted {
+			} else if failure, ok := errs.Find[*classify.Failure](err); !ok || failure.Verdict.Class != classify.ClassAborted {
 				t.Errorf("neither refused nor given back: %v", err)
 			}
 		}
 		if refused != 1 || calls["a"] != 0 || calls["b"] != 2 || calls["c"] != 2 {
-			t.Errorf("refused %d times, handled %v, %v", refused, calls, errs)
+			t.Errorf("refused %d times, handled %v, %v", refused, calls, failures)
 		}
 		if f.marksOf("a") != 3 || f.marksOf("b") != 0 || !l.admission.isEmpty() {
 			t.Errorf("marks are left: %v", f.left)

@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Feature D10: protection never stops the consumer: without a store messages are handled, none is refused, and it is
@@ -18,7 +18,7 @@ import (
 func TestStoreDownWhileMarking(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		log := &testkit.Log{}
-		l := afterCrash(t, f, options{Config: Config{Shared: settings.Shared{Logger: log}}})
+		l := afterCrash(t, f, options{Config: Config{Shared: observe.Shared{Logger: log}}})
 		h := l.Middleware(succeed)
 		f.leaveMarks("0", 3)
 		f.set(func() { f.down = true })

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // stamping is another publisher decorator: one that writes on what passes, or copies it without its context.
@@ -47,7 +47,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 		first, protected := row.first, row.protected
 		source, dead, e, logger := newChannel(gochannel.Config{}), &publisher{}, &echo{}, watermill.NewCaptureLogger()
 		pub := &publisher{refuse: refusing("out of 1", 2, errBoom)}
-		o := newOutputs(t, dead, outputs.Config{Backoff: quick, Shared: settings.Shared{Logger: logger}})
+		o := newOutputs(t, dead, outputs.Config{Backoff: quick, Shared: observe.Shared{Logger: logger}})
 		stop := running(t, func(r *message.Router) {
 			r.AddMiddleware(o.Middleware)
 			if first {
@@ -77,7 +77,7 @@ func TestRouterOrderOfDecorators(t *testing.T) {
 func TestRouterOwnHandlers(t *testing.T) {
 	source, logger, pub := newChannel(gochannel.Config{}), watermill.NewCaptureLogger(), &publisher{}
 	own := testkit.Must(chain.Own(source))
-	o := newOutputs(t, &publisher{}, outputs.Config{Shared: settings.Shared{Logger: logger}})
+	o := newOutputs(t, &publisher{}, outputs.Config{Shared: observe.Shared{Logger: logger}})
 	stop := running(t, func(r *message.Router) {
 		r.AddMiddleware(o.Middleware)
 		r.AddPublisherDecorators(o.Decorate)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
@@ -41,7 +41,7 @@ func every(d time.Duration) middleware.Backoff {
 // wantAborted checks that a message was given back without being counted.
 func wantAborted(t testing.TB, err error) {
 	t.Helper()
-	f, ok := causes.Find[*classify.Failure](err)
+	f, ok := errs.Find[*classify.Failure](err)
 	testkit.Require(t, ok && f.Verdict.Class == classify.ClassAborted && f.Attempts == 0 &&
 		errors.Is(err, context.Canceled), "got %v, want an aborted error that counts nothing", err)
 }

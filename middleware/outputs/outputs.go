@@ -25,10 +25,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/intervals"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/middleware/internal/intervals"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures Outputs. The zero value is useful.
@@ -54,7 +54,7 @@ type Config struct {
 	OnOutputError func(context.Context, error)
 	// Shared: Classifier judges the publisher's errors. Logger receives an Error line per refused publish, and one Info
 	// line if outputs are not protected.
-	settings.Shared
+	observe.Shared
 }
 
 // link makes the type that embeds it a part of chains.

@@ -19,8 +19,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func newQueue(t testing.TB, dead message.Publisher) *poison.Queue {
@@ -159,7 +159,7 @@ func TestOutputHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logger, notified := watermill.NewCaptureLogger(), 0
 		dead, pub := &publisher{}, &publisher{refuse: refusing("a", 2, errBoom)}
-		o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
+		o := newOutputs(t, dead, outputs.Config{Shared: observe.Shared{Logger: logger}, OnOutputError: func(_ context.Context, err error) {
 			notified++
 			panic(err)
 		}})
@@ -207,7 +207,7 @@ func TestPassthrough(t *testing.T) {
 func TestTieIsUsedOnce(t *testing.T) {
 	logger := watermill.NewCaptureLogger()
 	dead, pub := &publisher{}, &publisher{}
-	o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}})
+	o := newOutputs(t, dead, outputs.Config{Shared: observe.Shared{Logger: logger}})
 	decorated := decorate(t, o, pub)
 	out := testkit.Must(o.Middleware(producing("a"))(newMessage("1")))
 	testkit.NoError(t, decorated.Publish("invoices", out...))

@@ -11,16 +11,16 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/intervals"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/middleware/internal/intervals"
 )
 
 // outputPublisher is a handler's publisher that settles the source of the messages that it cannot publish.
@@ -138,7 +138,7 @@ func (p *outputPublisher) insist(c *chain.Call, topic string, outputs []*chain.C
 		}
 		pause = max(pause, min(verdict.RetryAfter, intervals.MaxRetryAfter))
 		ctx := c.PlaceContext()
-		if intervals.Outlasts(ctx, pause) || !wait.For(ctx, pause) {
+		if intervals.Outlasts(ctx, pause) || !timing.Wait(ctx, pause) {
 			if c.Gone() {
 				return chain.Aborted(err)
 			}
@@ -201,7 +201,7 @@ func refused(outputs []*chain.Call, next int, alone bool) string {
 // inVain reports whether a message that was refused alone will be refused again. A message that is too large gets one
 // more try: the client may have sent it in one batch with another that was too large.
 func (p *outputPublisher) inVain(v classify.Verdict, err error, tries int) bool {
-	if _, panicked := causes.Find[*classify.PanicError](err); panicked { // the publisher's panic may pass
+	if _, panicked := errs.Find[*classify.PanicError](err); panicked { // the publisher's panic may pass
 		return false
 	}
 	if v.TooLarge {

@@ -2,7 +2,7 @@ package outputs_test
 
 import (
 	"fmt"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"net"
 	"strconv"
@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 var quick = every(time.Millisecond)
@@ -120,7 +120,7 @@ func TestOutputsThroughAnOutage(t *testing.T) {
 					}
 					return nil
 				}}
-				o := newOutputs(t, dead, outputs.Config{Shared: settings.Shared{Logger: logger}})
+				o := newOutputs(t, dead, outputs.Config{Shared: observe.Shared{Logger: logger}})
 				decorated := decorate(t, o, pub)
 				var all sync.WaitGroup
 				for i := range 20 {
@@ -198,6 +198,6 @@ func TestRouterConsumerHandlers(t *testing.T) {
 }
 
 func aborted(err error) bool {
-	failure, ok := causes.Find[*classify.Failure](err)
+	failure, ok := errs.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }

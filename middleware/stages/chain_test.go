@@ -16,9 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // chained replaces the router's middlewares: one chain of steps, as the front door composes it, or each part on its
@@ -101,7 +101,7 @@ func TestStagesMasks(t *testing.T) {
 		mask, err := privacy.New(privacy.Rules{Mask: func(text string) string { return strings.ReplaceAll(text, "4711", "****") }})
 		testkit.NoError(t, err)
 		queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{
-			Shared:       settings.Shared{Privacy: mask},
+			Shared:       observe.Shared{Privacy: mask},
 			MaskMetadata: func(string, string) string { return "hidden" },
 		}))
 		log := &lines{}

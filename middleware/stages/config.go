@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Config configures Stages. Publisher and Subscriber are required.
@@ -65,7 +65,7 @@ type Config struct {
 	Naming naming.Scheme
 	// Shared: Classifier judges errors that no Retry has judged. Logger receives one Info line per message that goes to
 	// a stage, with its cause, and an Error line per stage that fails. Tracer follows each publishing to a stage.
-	settings.Shared
+	observe.Shared
 }
 
 // Store keeps messages in a database until they are due. It is a *delay.Store.

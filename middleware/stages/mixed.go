@@ -11,8 +11,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
+	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/due"
 )
 
 // mixed is the subscriber of a handler with stages: it delivers the messages of the live topic, and those of the stages

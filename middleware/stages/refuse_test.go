@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // failTimes is a handler that fails the first times.
@@ -60,7 +60,7 @@ func TestStageRefuses(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			queue := testkit.Must(
-				poison.NewQueue(&letters{}, poison.QueueConfig{Shared: settings.Shared{Classifier: classifier}}))
+				poison.NewQueue(&letters{}, poison.QueueConfig{Shared: observe.Shared{Classifier: classifier}}))
 			s, n, asked := newStaging(t, stages.Config{Stages: stages.Delays(time.Second)}, nil, queue), newNote(), 0
 			s.broker.refuses = func(topic string, msg *message.Message) error {
 				if topic == "orders" || msg.UUID != "bad" {

@@ -19,9 +19,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -78,7 +78,7 @@ func (s *Stages) insist(c *chain.Call, try func() error) error {
 			attempt == stageAttempts {
 			return err
 		}
-		if !wait.For(c.PlaceContext(), waits.NextBackOff()) {
+		if !timing.Wait(c.PlaceContext(), waits.NextBackOff()) {
 			return err
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // What other packages of Spillway need of this part, in one value for each of them.
@@ -72,7 +72,7 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	if config.Store != nil {
 		watched = "stages: the delay store"
 		relay, err := delays.In(config.Store).Relay(s.publisher, s.giveUp,
-			settings.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger})
+			observe.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger})
 		if err != nil {
 			return nil, fmt.Errorf("stages: Config.Store: %w", err)
 		}

@@ -14,10 +14,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
+	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/due"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -327,7 +327,7 @@ func (w *waiter) again(ends ending, msg *message.Message, stage deadletter.Stage
 		}
 		ctx, cancel := both(ends.router, ends.taking)
 		defer cancel()
-		wait.For(ctx, time.Second) // some subscribers redeliver at once, and without end
+		timing.Wait(ctx, time.Second) // some subscribers redeliver at once, and without end
 		msg.Nack()
 	}()
 	round := msg.Copy()

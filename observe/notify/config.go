@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures a Notifier. Only Sinks is required.
@@ -49,7 +49,7 @@ type Config struct {
 	// Shared: Privacy masks secrets in the texts of notices, and in the errors of sinks. Logger receives a line when a
 	// Sink begins to refuse, and when it accepts again. Default: those of the spillway.Config that Observe is called
 	// with.
-	settings.Shared
+	observe.Shared
 }
 
 func (c *Config) setDefaults() {

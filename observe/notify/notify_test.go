@@ -25,11 +25,11 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 func TestMain(m *testing.M) {
@@ -134,7 +134,7 @@ func TestNewCause(t *testing.T) {
 	var in inbox
 	var called atomic.Int32
 	s := start(t, notify.Config{
-		Sinks: []notify.Sink{in.sink}, Service: "shop", Shared: settings.Shared{Privacy: stars(t)},
+		Sinks: []notify.Sink{in.sink}, Service: "shop", Shared: observe.Shared{Privacy: stars(t)},
 		Link: func(n notify.Notice) string {
 			return "https://runbooks.example.com/" + string(n.Kind) + "?cause=" + n.Cause
 		},

@@ -10,11 +10,11 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 )
 
@@ -115,7 +115,7 @@ func (o *outlet) deliver(p *parcel) {
 			return
 		}
 		o.log(err, p)
-		wait.For(o.ctx, pause)
+		timing.Wait(o.ctx, pause)
 	}
 }
 

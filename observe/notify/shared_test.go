@@ -16,9 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // instance is a Notifier as a process of its own would have it, without a router: its hooks are called by the test.
@@ -187,7 +187,7 @@ func TestKilledTwice(t *testing.T) {
 		runChild(t, d, address) // whose sweep, or report, finds what the first left behind
 		var in inbox
 		log := &testkit.Log{}
-		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Logger: log}}, notify.Hurry)
+		one := newInstance(t, d.Open(t, address), notify.Config{Sinks: []notify.Sink{in.sink}, Shared: observe.Shared{Logger: log}}, notify.Hurry)
 		testkit.Eventually(t, "it is given up", func() bool { return len(log.Lines(watermill.ErrorLogLevel, "given up")) > 0 })
 		one.hooks.OnDeadLetter(context.Background(), letter("b"))
 		n := in.one(t, notify.NewCause, notify.StatusNew)

@@ -16,9 +16,9 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // bubble is a Notifier without a router and a database, in a bubble whose clock stands still while it works.
@@ -57,7 +57,7 @@ func (b *bubble) place(causes ...string) {
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in inbox
-		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: settings.Shared{Privacy: stars(t)}})
+		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: observe.Shared{Privacy: stars(t)}})
 		for range 30 {
 			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonUnavailable, Cause: errors.New("refused hunter2")})
 			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})

@@ -20,7 +20,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -194,7 +193,7 @@ func (a *attempts) add(p place, recent *atomic.Pointer[visited]) *placeSeries {
 	}
 	if now[folded] == nil && len(a.all) >= a.most { // few values can have many pairs
 		a.labels.folded.WithLabelValues("place").Inc()
-		folded = place{few.Other, few.Other}
+		folded = place{series.Other, series.Other}
 	}
 	s := now[folded]
 	if s == nil {
@@ -281,7 +280,7 @@ func (s *staged) Collect(ch chan<- prometheus.Metric) {
 	sums := make(map[place]sum)
 	for _, w := range now {
 		// instances of a service can have different handlers: the names are this instance's own
-		at := place{few.Other, few.Other}
+		at := place{series.Other, series.Other}
 		if handler, topic, ok := hidden.Of(s.of).HandlerOf(w.Topic); ok {
 			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/observe/internal/few"
+	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -104,7 +104,7 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if others > 0 {
-		gauge(ch, b.waiting, float64(others), few.Other, few.Other, few.Other, few.Other, few.Other)
+		gauge(ch, b.waiting, float64(others), series.Other, series.Other, series.Other, series.Other, series.Other)
 	}
 	began := make(map[[4]string]time.Time) // several can have the same values once these are bounded
 	for _, n := range now.Newest {

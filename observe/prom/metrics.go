@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -175,7 +174,7 @@ const maxValue = 100
 
 // bounded keeps the values of each label few, and counts what it folds.
 type bounded struct {
-	values *few.Values
+	values *series.Few
 	folded *prometheus.CounterVec
 }
 
@@ -185,7 +184,7 @@ func newBounded(most int) *bounded {
 		Help: "How often a value beyond the bound of its label was counted as the value other. The label place is a pair " +
 			"of topic and handler.",
 	}, []string{"label"})
-	return &bounded{folded: folded, values: few.New(most, maxValue, func(label string) {
+	return &bounded{folded: folded, values: series.NewFew(most, maxValue, func(label string) {
 		folded.WithLabelValues(label).Inc()
 	})}
 }
@@ -194,7 +193,7 @@ func newBounded(most int) *bounded {
 func (b *bounded) value(label, value string) string { return b.values.Of(label, value) }
 
 // clean makes a value that Prometheus accepts, and people can read in a line.
-func clean(value string) string { return few.Text(value, maxValue) }
+func clean(value string) string { return series.Text(value, maxValue) }
 
 // Config configures Metrics. Registerer is required.
 type Config struct {

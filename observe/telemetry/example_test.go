@@ -16,10 +16,10 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/middleware"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // A message fails twice and is dead-lettered: a span for each attempt, and one for the letter.
@@ -38,8 +38,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = campaigns.Config{Shared: settings.Shared{Tracer: observed.Tracer()}} // campaigns are traced too,
-	_ = redrive.Rules{Hooks: observed.Redrives(redrive.Hooks{})}             // and what drains and handlers bring back
+	_ = campaigns.Config{Shared: observe.Shared{Tracer: observed.Tracer()}} // campaigns are traced too,
+	_ = redrive.Rules{Hooks: observed.Redrives(redrive.Hooks{})}            // and what drains and handlers bring back
 
 	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 	if err != nil {

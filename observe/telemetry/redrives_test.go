@@ -11,12 +11,12 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // letterOf is a letter that was placed under a span.
@@ -37,7 +37,7 @@ func TestCampaign(t *testing.T) {
 	store := testkit.Must(letters.NewStore(t.Context(), databases.SQLite.New(t), letters.Config{Service: "shop"}))
 	testkit.NoError(t, store.Publish("orders.dlq", letterOf(placed.SpanContext(), 0)))
 	all := testkit.Must(campaigns.New(t.Context(), store, campaigns.Config{
-		Allow: []string{"orders"}, Shared: settings.Shared{Tracer: observed.Tracer()},
+		Allow: []string{"orders"}, Shared: observe.Shared{Tracer: observed.Tracer()},
 	}))
 	live := keeper{make(chan *message.Message, 1)}
 	worker := testkit.Must(campaigns.NewWorker(all, live, campaigns.WorkerConfig{Poll: 10 * time.Millisecond}))

@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe"
-	"github.com/watermill-spillway/spillway/observe/internal/few"
+	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -169,7 +169,7 @@ func (t *tracer) End(ctx context.Context, op observe.Operation, end observe.Endi
 	}
 	span.SetAttributes(semconv.ErrorTypeKey.String(errorType(end.Err)))
 	if end.Verdict.Class != classify.ClassAborted { // a message that went away has not failed
-		span.SetStatus(codes.Error, few.Text(end.Text, maxText))
+		span.SetStatus(codes.Error, series.Text(end.Text, maxText))
 	}
 }
 

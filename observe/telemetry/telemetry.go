@@ -17,10 +17,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/observe"
-	"github.com/watermill-spillway/spillway/observe/internal/few"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -41,7 +40,7 @@ type Telemetry struct {
 func New(config Config) (*Telemetry, error) {
 	config.setDefaults()
 	meters, err := newInstruments(config.MeterProvider.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)),
-		few.New(maxValues, maxValue, nil), config.system)
+		series.NewFew(maxValues, maxValue, nil), config.system)
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
@@ -117,7 +116,7 @@ func (c *Config) setDefaults() {
 // instruments are those of the conventions, and those of Spillway, which have the names, labels and meanings of package
 // prom.
 type instruments struct {
-	labels *few.Values
+	labels *series.Few
 	system func(typ string) string // of messaging.system
 	off    bool                    // all do nothing
 
@@ -133,7 +132,7 @@ type instruments struct {
 // seconds are the bounds that the conventions advise for durations.
 var seconds = metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10)
 
-func newInstruments(meter metric.Meter, labels *few.Values, system func(string) string) (*instruments, error) {
+func newInstruments(meter metric.Meter, labels *series.Few, system func(string) string) (*instruments, error) {
 	i := &instruments{labels: labels, system: system, counters: map[*series.Series]metric.Int64Counter{},
 		histograms: map[*series.Series]metric.Float64Histogram{}}
 	var failed []error
@@ -225,7 +224,7 @@ const (
 )
 
 // clean makes a value that each exporter takes: few characters, UTF-8, one line.
-func clean(value string) string { return few.Text(value, maxValue) }
+func clean(value string) string { return series.Text(value, maxValue) }
 
 // wrappers are the types of errors that say nothing of their own.
 var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": true, "*classify.Failure": true,
@@ -235,7 +234,7 @@ var wrappers = map[string]bool{"*errors.joinError": true, "*classify.marked": tr
 // Spillway.
 func errorType(err error) (name string) {
 	depth := 0
-	for one := range causes.First(err) {
+	for one := range errs.First(err) {
 		name = reflect.TypeOf(one).String()
 		if depth++; depth == maxDepth || !strings.HasPrefix(name, "*fmt.wrapError") && !wrappers[name] {
 			break

@@ -11,7 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // consumer passes the messages of a queue on, one handler after the other. While a failed message is placed elsewhere,
@@ -156,7 +156,7 @@ func (c *consumer) getsNone() {
 func (c *consumer) beginAgain() bool {
 	c.placed.Wait() // their contexts end with the channel, so for settleGrace at most
 	c.end()
-	for wait.For(c.sub.ctx, 100*time.Millisecond) {
+	for timing.Wait(c.sub.ctx, 100*time.Millisecond) {
 		if c.of.conn.Closed() {
 			return false
 		}
@@ -170,7 +170,7 @@ func (c *consumer) beginAgain() bool {
 		if c.sub.ctx.Err() == nil {
 			c.notResumed(err)
 		}
-		if !wait.For(c.sub.ctx, beginAgain) {
+		if !timing.Wait(c.sub.ctx, beginAgain) {
 			break
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // maxAhead is the prefetch of a queue in lanes: what waits behind slow keys while others go on.
@@ -200,7 +200,7 @@ func (l *inLanes) run(d *laned) {
 			l.takesNoMore()
 			return
 		}
-		if !wait.For(l.taking, l.backoff(nacks)) {
+		if !timing.Wait(l.taking, l.backoff(nacks)) {
 			return
 		}
 	}
@@ -387,7 +387,7 @@ func (l *inLanes) deliverParked(row *sequence.Row) (passed, again bool) {
 		if acked {
 			return !d.order.Again, d.order.Again
 		}
-		if !back || !wait.For(l.taking, l.backoff(nacks)) {
+		if !back || !timing.Wait(l.taking, l.backoff(nacks)) {
 			break
 		}
 	}

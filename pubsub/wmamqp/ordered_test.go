@@ -22,9 +22,9 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // ordered runs a handler with Config.Ordered. standsBy is how long what is parked is due before an idle consumer drains
@@ -114,7 +114,7 @@ func TestOrderlyEndLogsNoError(t *testing.T) {
 	}
 	dead := b.publisher(func(c *wmamqp.PublisherConfig) { c.Logger = logger })
 	queue := testkit.Must(poison.NewQueue(dead, poison.QueueConfig{
-		Naming: naming.Scheme{DeadLetter: topics[0]}, Shared: settings.Shared{Logger: logger}, Origin: wmamqp.Origin,
+		Naming: naming.Scheme{DeadLetter: topics[0]}, Shared: observe.Shared{Logger: logger}, Origin: wmamqp.Origin,
 	}))
 	router := testkit.Must(message.NewRouter(message.RouterConfig{CloseTimeout: patience}, logger))
 	router.AddMiddleware(queue.Middleware)

@@ -15,8 +15,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // publisherChannels is the number of channels of a publisher. A message that finds one free is published on it at once.
@@ -42,7 +42,7 @@ type PublisherConfig struct {
 	// router's start.
 	AllowLossyTopics bool
 	// Shared: Logger receives the events of the connection.
-	settings.Shared
+	observe.Shared
 
 	channels int // publisherChannels, and less in tests
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // beginAgain is the wait before another attempt to consume, when the broker refused one.
@@ -61,7 +61,7 @@ const consumersLook = 10 * time.Second
 // in a row must say it, because the first can be of a consumer that just begins.
 func (s *subscription) watch(ctx context.Context, conn *connection) {
 	var none int
-	for wait.For(ctx, s.config.consumersLook) {
+	for timing.Wait(ctx, s.config.consumersLook) {
 		if consumers, err := consumersOf(conn, s.queue); err != nil || consumers > 0 {
 			none = 0
 			continue

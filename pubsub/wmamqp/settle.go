@@ -6,7 +6,7 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // acked acks a message that was handled.
@@ -137,7 +137,7 @@ func (c *consumer) change(prefetch int) {
 			return
 		}
 		c.notResumed(err)
-		if !wait.For(c.sub.ctx, beginAgain) {
+		if !timing.Wait(c.sub.ctx, beginAgain) {
 			return
 		}
 	}

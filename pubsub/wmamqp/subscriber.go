@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // SubscriberConfig configures a Subscriber. The zero value is safe.
@@ -52,7 +52,7 @@ type SubscriberConfig struct {
 	// minutes.
 	MaxHold time.Duration
 	// Shared: Logger receives the events of the connection.
-	settings.Shared
+	observe.Shared
 
 	// What is below is the constant of the same name, and something else in tests.
 	consumersLook                            time.Duration

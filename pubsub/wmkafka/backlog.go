@@ -11,7 +11,7 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // Backlog returns how many messages of topic the consumer group has not acked: what redrive.DrainTopicConfig.Backlog
@@ -86,7 +86,7 @@ func (a admin) committed(ctx context.Context, group string,
 		if !moved || left <= 0 {
 			return committed, err
 		}
-		wait.For(ctx, retry.Backoff)
+		timing.Wait(ctx, retry.Backoff)
 		if ctx.Err() != nil {
 			return nil, errors.Join(ctx.Err(), err)
 		}

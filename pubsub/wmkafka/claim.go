@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // maxHold is how long a message may be held while something that its handler needs is unavailable. The session goes on
@@ -115,7 +115,7 @@ func (s *subscription) leaveAs(member string) {
 		}
 	}()
 	for ctx.Err() == nil && !left(s.brokers, config, s.group, member) {
-		wait.For(ctx, config.Metadata.Retry.Backoff)
+		timing.Wait(ctx, config.Metadata.Retry.Backoff)
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *subscription) begin(session sarama.ConsumerGroupSession) {
 	s.tenure = t
 	context.AfterFunc(taking, func() {
 		defer t.cut()
-		if most := graceful.TimeoutOf(taking); most > 0 && wait.For(t.work, min(soon, most)) {
+		if most := graceful.TimeoutOf(taking); most > 0 && timing.Wait(t.work, min(soon, most)) {
 			s.finish(t, most-soon)
 		}
 	})
@@ -229,7 +229,7 @@ func (s *subscription) membership(ctx context.Context, session sarama.ConsumerGr
 			case <-ctx.Done():
 				return
 			}
-			if err != nil && !errors.Is(err, sarama.ErrRebalanceInProgress) || !wait.For(ctx, askEvery) {
+			if err != nil && !errors.Is(err, sarama.ErrRebalanceInProgress) || !timing.Wait(ctx, askEvery) {
 				return
 			}
 			err = nil

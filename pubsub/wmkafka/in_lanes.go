@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // inLanes delivers records of a partition InFlight at a time, and never two of one key. Each record has an entry in
@@ -156,7 +156,7 @@ func (l *inLanes) run(d *laned) {
 			d.abandon()
 			return
 		}
-		if !d.untilReturned() || outcome == acked || !wait.For(l.session.Context(), d.pause()) {
+		if !d.untilReturned() || outcome == acked || !timing.Wait(l.session.Context(), d.pause()) {
 			return
 		}
 		d.msg = d.msg.Copy()
@@ -237,7 +237,7 @@ func (l *inLanes) deliverParked(work context.Context, row *sequence.Row) (passed
 			return false, false
 		case outcome == acked:
 			return !d.order.Again, d.order.Again
-		case !wait.For(d.taking, d.pause()):
+		case !timing.Wait(d.taking, d.pause()):
 			return false, false
 		}
 		d.order.Again = false
@@ -266,7 +266,7 @@ func (d *laned) knowsKey(ctx context.Context) bool {
 		logging.KeyPanicked.Write(d.sub.config.Logger, fmt.Errorf("wmkafka: %w", err),
 			logging.Fields{logging.Topic: d.sub.topic,
 				logging.Partition: d.of.record.Partition, logging.MessageID: d.msg.UUID})
-		if !wait.For(ctx, d.pause()) {
+		if !timing.Wait(ctx, d.pause()) {
 			return false
 		}
 	}

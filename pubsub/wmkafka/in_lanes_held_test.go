@@ -19,7 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // limited lets one message of a key be parked.
@@ -92,7 +92,7 @@ func membersApart(t *testing.T, c *cluster, orderedFirst bool) {
 		if ordered {
 			config.Ordered = &spillway.OrderedConfig{}
 		}
-		sub := c.subscriber(SubscriberConfig{InFlight: 8, Shared: settings.Shared{Logger: log}})
+		sub := c.subscriber(SubscriberConfig{InFlight: 8, Shared: observe.Shared{Logger: log}})
 		return c.run(sub, c.channel(config).Attach, func(*message.Message) error { handled.Add(1); return nil })
 	}
 	var first, second atomic.Int64

@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // keyed are n records of so many keys, with ids "key/number".
@@ -189,7 +189,7 @@ func TestKeyOfAMessage(t *testing.T) {
 		}
 		return "one"
 	}
-	lanesOf(t, "abc", SubscriberConfig{InFlight: 4, Key: key, Shared: settings.Shared{Logger: log}}, func(d deliveries) {
+	lanesOf(t, "abc", SubscriberConfig{InFlight: 4, Key: key, Shared: observe.Shared{Logger: log}}, func(d deliveries) {
 		d.none()
 		testkit.Check(d, len(log.Lines(watermill.ErrorLogLevel, "Key panicked")) > 0, "the panic is not in the log")
 		works.Store(true)

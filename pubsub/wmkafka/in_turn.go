@@ -10,7 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // inTurn delivers the records of a partition, one handler at a time. While a failed message is placed elsewhere, it
@@ -58,7 +58,7 @@ func (t *inTurn) next(ctx context.Context, claim sarama.ConsumerGroupClaim) *del
 		records := claim.Messages()
 		switch {
 		case d != nil:
-			if !wait.For(t.session.Context(), time.Until(d.placement.due)) {
+			if !timing.Wait(t.session.Context(), time.Until(d.placement.due)) {
 				return nil
 			}
 			if d = t.takeBack(); d != nil {
@@ -142,7 +142,7 @@ func (t *inTurn) handle(d *delivery) bool {
 			d.abandon()
 			return false
 		}
-		if !wait.For(t.session.Context(), d.pause()) {
+		if !timing.Wait(t.session.Context(), d.pause()) {
 			return false
 		}
 		t.repeat(d)

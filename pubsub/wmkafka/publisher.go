@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PublisherConfig configures a Publisher. The zero value is safe.
@@ -45,7 +45,7 @@ type PublisherConfig struct {
 	// is an error of InitializeTopicsFor, and so of the router's start.
 	AllowLossyTopics bool
 	// Shared: Logger receives a line for each created topic and for each topic that AllowLossyTopics accepts.
-	settings.Shared
+	observe.Shared
 
 	client       *sarama.Config // which Sarama has changed
 	maxIdle      time.Duration  // of NewStages; 0 keeps connections and producers

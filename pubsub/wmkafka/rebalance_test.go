@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 func (c *cluster) channel(config spillway.Config) *spillway.Channel {
@@ -180,7 +180,7 @@ func TestStagesOutageLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	dialer, log := &faulty{}, &testkit.Log{}
-	waiting := d.stagesWith(SubscriberConfig{Sarama: dialer.into, Shared: settings.Shared{Logger: log}})
+	waiting := d.stagesWith(SubscriberConfig{Sarama: dialer.into, Shared: observe.Shared{Logger: log}})
 	pub := d.publisher(PublisherConfig{})
 	d.consume(waiting, d.topic)
 	d.send(pub, d.topic, "before")
@@ -207,9 +207,9 @@ func TestRebalanceLines(t *testing.T) {
 	t.Parallel()
 	d := newDesk(newCluster(t))
 	live, staged := &testkit.Log{}, &testkit.Log{}
-	d.subscribe(d.subscriber(SubscriberConfig{Shared: settings.Shared{Logger: live}}))
+	d.subscribe(d.subscriber(SubscriberConfig{Shared: observe.Shared{Logger: live}}))
 	d.create(d.topic+".retry.1s", 2, nil)
-	d.consume(d.stagesWith(SubscriberConfig{Shared: settings.Shared{Logger: staged}}), d.topic+".retry.1s")
+	d.consume(d.stagesWith(SubscriberConfig{Shared: observe.Shared{Logger: staged}}), d.topic+".retry.1s")
 	d.eventually("both are members", func() bool { return d.members() == 1 && d.members(d.group) == 1 })
 	again := func(log *testkit.Log) []testkit.Line { return linesOf(log, watermill.InfoLogLevel, "session_again") }
 	testkit.Check(t, len(again(live)) == 0 && len(again(staged)) == 0, "the start has a line")

@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	later "github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // guarded is a Kafka with an authorizer, and the addresses and settings of a client without rights of its own.
@@ -132,7 +132,7 @@ func TestRightsTakenAway(t *testing.T) {
 			c.create(c.topic, 1, nil)
 			c.create(c.topic+".out", 1, nil)
 			log := &testkit.Log{}
-			shared := settings.Shared{Logger: log}
+			shared := observe.Shared{Logger: log}
 			open := func() *counting {
 				pub := testkit.Must(NewPublisher(g.secured, PublisherConfig{Sarama: g.user, Shared: shared}))
 				c.cleanup(pub.Close)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/IBM/sarama"
 
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 const (
@@ -42,7 +42,7 @@ func (s *span) each(ctx context.Context, visit func(*sarama.ConsumerMessage) (mo
 			if tries++; tries == spanTries {
 				return false, err
 			}
-			wait.For(ctx, spanWait)
+			timing.Wait(ctx, spanWait)
 			_ = s.client.RefreshMetadata(s.topic) // its error is that of the next try
 			continue
 		case next <= s.next: // an offset of a record that no fetch returns

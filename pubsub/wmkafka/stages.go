@@ -10,9 +10,9 @@ import (
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/timing/due"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
 )
 

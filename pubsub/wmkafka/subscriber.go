@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 var errNoBrokers = errors.New("wmkafka: there are no brokers: give the address of at least one")
@@ -66,7 +66,7 @@ type SubscriberConfig struct {
 	// Default: 1000. With InFlight above 1 it means nothing, except for NewStages.
 	MaxPlacing int
 	// Shared: Logger receives the events of subscriptions.
-	settings.Shared
+	observe.Shared
 
 	client *sarama.Config // which Sarama has changed
 	// What is below is the constant of the same name, and something else in tests.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Feature D5: topics for dead letters never expire, have room for the source's largest message and a letter's metadata,
@@ -41,7 +41,7 @@ func TestInitializeTopics(t *testing.T) {
 				c.create(source, row.partitions, map[string]string{"max.message.bytes": strconv.Itoa(row.maxMessage)})
 			}
 			logged := &testkit.Log{}
-			pub := c.publisher(PublisherConfig{Sarama: sends(3<<20 + letterRoom), Shared: settings.Shared{Logger: logged}})
+			pub := c.publisher(PublisherConfig{Sarama: sends(3<<20 + letterRoom), Shared: observe.Shared{Logger: logged}})
 			dlq, invalid := c.topic+".dlq", c.topic+".invalid"
 			c.deleteLater(dlq, invalid)
 			for range 2 { // the second time they are there
@@ -69,9 +69,9 @@ func TestFlawsOfExistingTopics(t *testing.T) {
 		"retention.ms": "604800000", "retention.bytes": "1000000", "cleanup.policy": "compact", "max.message.bytes": "1048588"})
 	before := testkit.Must(describeTopic(c.admin, dlq))
 	log := &testkit.Log{}
-	err := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: log}}).InitializeTopicsFor(c.topic, dlq)
+	err := c.publisher(PublisherConfig{Shared: observe.Shared{Logger: log}}).InitializeTopicsFor(c.topic, dlq)
 	testkit.Check(t, len(log.Errors()) == 0, "logged %v", log.Errors())
-	lax := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: log}, AllowLossyTopics: true})
+	lax := c.publisher(PublisherConfig{Shared: observe.Shared{Logger: log}, AllowLossyTopics: true})
 	testkit.NoError(t, lax.InitializeTopicsFor(c.topic, dlq))
 	for _, part := range []string{strconv.Quote(dlq), "retention.ms=604800000; set it to -1", "retention.bytes=1000000; set it to -1",
 		"cleanup.policy=compact; set it to delete", "max.message.bytes=1048588; set it to " + room, "PublisherConfig.AllowLossyTopics"} {
@@ -161,7 +161,7 @@ func TestInitializeTopicsReplicas(t *testing.T) {
 	c.create(strong, 1, sound)
 	c.deleteLater(made)
 	logged := &testkit.Log{}
-	pub := c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
+	pub := c.publisher(PublisherConfig{Shared: observe.Shared{Logger: logged}})
 	testkit.NoError(t, pub.InitializeTopicsFor(source, strong))
 	testkit.Check(t, len(logged.Errors()) == 0, "logged %v", logged.Errors())
 	testkit.NoError(t, pub.InitializeTopicsFor(source, weak))
@@ -196,7 +196,7 @@ func TestInitializeTopicsAsksAgain(t *testing.T) {
 	logged := &testkit.Log{}
 	guessed := c.topic + "-guessed.dlq"
 	c.deleteLater(guessed)
-	pub = c.publisher(PublisherConfig{Shared: settings.Shared{Logger: logged}})
+	pub = c.publisher(PublisherConfig{Shared: observe.Shared{Logger: logged}})
 	testkit.NoError(t, pub.InitializeTopicsFor(c.topic+"-missing", guessed))
 	lines := linesOf(logged, watermill.InfoLogLevel, "topic_guessed")
 	testkit.Check(t, len(lines) == 1 && lines[0].Fields["source"] == c.topic+"-missing", "the log has %v", lines)

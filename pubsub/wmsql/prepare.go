@@ -11,7 +11,7 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // SubscribeInitialize creates the tables of topic, unless they exist.
@@ -50,7 +50,7 @@ func (s *Subscriber) note(ctx context.Context, topic string) {
 func create(ctx context.Context, d *dialect, db *sql.DB, queries []wsql.Query) error {
 	for try := 1; ; try++ {
 		err := execute(ctx, db, queries)
-		if err == nil || !d.raced(err) || try == 10 || !wait.For(ctx, rand.N(20*time.Millisecond)) {
+		if err == nil || !d.raced(err) || try == 10 || !timing.Wait(ctx, rand.N(20*time.Millisecond)) {
 			return err
 		}
 	}

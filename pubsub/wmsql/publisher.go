@@ -16,8 +16,8 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // PublisherConfig configures a Publisher. The zero value is valid.
@@ -29,7 +29,7 @@ type PublisherConfig struct {
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
 	// Shared: Logger receives one line for each table that was created.
-	settings.Shared
+	observe.Shared
 }
 
 // Publisher writes messages into tables of watermill-sql's. A message with the context of one that a Subscriber on the

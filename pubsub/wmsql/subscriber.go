@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // ErrClosed is returned by a Subscriber or Publisher after Close.
@@ -73,7 +73,7 @@ type SubscriberConfig struct {
 	// wait for a missing number before the number is passed over. Default: 50 ms.
 	GapWait time.Duration
 	// Shared: Logger receives what happens to subscriptions.
-	settings.Shared
+	observe.Shared
 
 	// What is below is the constant of the same name, and something else in tests.
 	batchTime, maxNackBackoff, settleGrace time.Duration

@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // subscription is one consumer of a group. It runs transaction after transaction.
@@ -90,7 +90,7 @@ func (s *subscription) run(ctx context.Context) {
 // pauses waits, an idle subscription until a parked message is due. It reports false if ctx ends.
 func (s *subscription) pauses(ctx context.Context, pause time.Duration) bool {
 	if s.order == nil || s.order.next != nil || !s.idle && !s.order.full {
-		return wait.For(ctx, pause)
+		return timing.Wait(ctx, pause)
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

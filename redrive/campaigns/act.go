@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // move is a change of a campaign's state.

@@ -11,17 +11,17 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Config configures New. A program that only looks at campaigns, or pauses them, needs none of it.
@@ -48,7 +48,7 @@ type Config struct {
 	// Shared: Classifier decides which refusals of a publisher are for size. Tracer follows each publishing of a
 	// letter. Privacy masks the texts of errors: in the log, in a Plan, and what is kept of a campaign and of its
 	// letters. Logger receives what a Worker does.
-	settings.Shared
+	observe.Shared
 }
 
 // text returns the text of err as it may be shown and kept: masked, and then cut.

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 )
 
 // Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
@@ -71,7 +71,7 @@ func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun 
 		if err != nil {
 			return err
 		}
-		why := erasedtext.Replace(k.why, values)
+		why := boundedtext.Erased(k.why, values)
 		open := request != k.request && (k.state == Selecting || inEdit && !k.state.Ended())
 		if open {
 			request = k.request
@@ -138,7 +138,7 @@ func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string
 			for _, e := range events {
 				n, err := c.exec(ctx, tx,
 					`UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ? AND reason = ? AND details = ?`,
-					c.db.Text(erasedtext.Replace(e.Reason, values)), c.db.Text(erasedtext.Replace(e.Details, values)), e.Seq,
+					c.db.Text(boundedtext.Erased(e.Reason, values)), c.db.Text(boundedtext.Erased(e.Details, values)), e.Seq,
 					c.db.Text(e.Reason), c.db.Text(e.Details))
 				if err != nil {
 					return err
@@ -168,8 +168,8 @@ func (c *Campaigns) saying(ctx context.Context, id string, values []string) (fou
 			return found, err
 		}
 		for _, e := range events {
-			if after = e.Seq; erasedtext.Replace(e.Reason, values) != e.Reason ||
-				erasedtext.Replace(e.Details, values) != e.Details {
+			if after = e.Seq; boundedtext.Erased(e.Reason, values) != e.Reason ||
+				boundedtext.Erased(e.Details, values) != e.Details {
 				found = append(found, e)
 			}
 		}
@@ -204,9 +204,9 @@ func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err e
 			}
 			err = c.write(ctx, func(tx *sql.Tx) error {
 				changed, err := c.exec(ctx, tx,
-					`UPDATE spillway_campaign_letters SET why = '`+erasedtext.Word+`' WHERE campaign IN (`+marks(len(ids))+
+					`UPDATE spillway_campaign_letters SET why = '`+boundedtext.ErasedWord+`' WHERE campaign IN (`+marks(len(ids))+
 						`) AND seq IN (`+marks(len(letters))+
-						`) AND why <> '' AND why <> '`+erasedtext.Word+`'`, append(ids, letters...)...)
+						`) AND why <> '' AND why <> '`+boundedtext.ErasedWord+`'`, append(ids, letters...)...)
 				n += changed
 				return err
 			})
@@ -232,17 +232,17 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 	}
 	f := &r.Filter
 	for i := range f.IDs {
-		f.IDs[i] = erasedtext.Replace(f.IDs[i], values)
+		f.IDs[i] = boundedtext.Erased(f.IDs[i], values)
 	}
 	for key, value := range f.Metadata {
-		f.Metadata[key] = erasedtext.Replace(value, values)
+		f.Metadata[key] = boundedtext.Erased(value, values)
 	}
-	f.Description, f.Payload = erasedtext.Replace(f.Description, values), erasedtext.Replace(f.Payload, values)
-	r.Reason = erasedtext.Replace(r.Reason, values)
+	f.Description, f.Payload = boundedtext.Erased(f.Description, values), boundedtext.Erased(f.Payload, values)
+	r.Reason = boundedtext.Erased(r.Reason, values)
 	if e := r.Edit; e != nil {
 		was := inside.EditText(e)
 		for key, value := range e.Set {
-			e.Set[key] = erasedtext.Replace(value, values)
+			e.Set[key] = boundedtext.Erased(value, values)
 		}
 		if e.Payload != nil {
 			text := forgetPayload(*e.Payload, values)
@@ -270,7 +270,7 @@ func forgetPayload(payload string, values []string) string {
 			payload = string(text)
 		}
 	}
-	return erasedtext.Replace(payload, values)
+	return boundedtext.Erased(payload, values)
 }
 
 // forgetJSON takes values from the texts and numbers of a JSON text. Without such a value the text stays as it is.
@@ -295,13 +295,13 @@ func forgetJSON(text json.RawMessage, values []string) (json.RawMessage, error) 
 func forgetValue(value any, values []string, changed *bool) any {
 	switch v := value.(type) {
 	case string:
-		is := erasedtext.Replace(v, values)
+		is := boundedtext.Erased(v, values)
 		*changed = *changed || is != v
 		return is
 	case json.Number:
-		if erasedtext.Replace(v.String(), values) == erasedtext.Word {
+		if boundedtext.Erased(v.String(), values) == boundedtext.ErasedWord {
 			*changed = true
-			return erasedtext.Word
+			return boundedtext.ErasedWord
 		}
 	case []any:
 		for i := range v {

@@ -12,14 +12,14 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/codec/envelope"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -199,14 +199,14 @@ func (f *flight) publish(ctx context.Context, l poison.Letter, topic string, eve
 			return nil
 		}
 		if f.all.config.Classifier.IsTooLarge(err) {
-			if tooLarge++; tooLarge <= maxShrinks && wait.For(ctx, every) {
+			if tooLarge++; tooLarge <= maxShrinks && timing.Wait(ctx, every) {
 				l.Failure.History = nil
 				attempt--
 				continue // size does not pass with time
 			}
 		}
 		err = fmt.Errorf("campaigns: publish to %q: %w", logged(topic), err)
-		if attempt >= f.config.attempts || !wait.For(ctx, max(waits.NextBackOff(), every)) {
+		if attempt >= f.config.attempts || !timing.Wait(ctx, max(waits.NextBackOff(), every)) {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -193,7 +193,7 @@ func (p *planning) result() {
 		p.details.Targets[:min(len(p.details.Targets), 100)]
 	for i, n := range p.ages {
 		if n > 0 {
-			p.details.Ages = append(p.details.Ages, inside.PlannedAge{UpTo: period.Duration(ages[i]), Letters: n})
+			p.details.Ages = append(p.details.Ages, inside.PlannedAge{UpTo: timing.Duration(ages[i]), Letters: n})
 		}
 	}
 	if p.request.Rate > 0 {

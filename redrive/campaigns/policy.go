@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/redrive/internal/quiet"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -58,7 +57,7 @@ type Policy struct {
 	// Zone is the time zone of Quiet. Default: time.UTC.
 	Zone *time.Location
 
-	quiet quiet.Hours
+	quiet quietHours
 }
 
 // prepared returns the policies with their defaults, or an error that names a field.
@@ -73,7 +72,7 @@ func prepared(policies []Policy, retention time.Duration) ([]Policy, error) {
 		p.StopAt, p.Zone = cmp.Or(p.StopAt, DefaultStopAt), cmp.Or(p.Zone, time.UTC)
 		err := p.validate(retention)
 		if err == nil {
-			p.quiet, err = quiet.Parse(p.Quiet, p.Zone)
+			p.quiet, err = parseQuiet(p.Quiet, p.Zone)
 			if err != nil {
 				err = fmt.Errorf(".Quiet %w", err)
 			}
@@ -324,7 +323,7 @@ func (c *Campaigns) decide(ctx context.Context, p *Policy, cause string,
 		if err != nil {
 			return err
 		}
-		if over = now.frozen || !p.quiet.Until(time.UnixMicro(now.now)).IsZero(); over || now.blocked ||
+		if over = now.frozen || !p.quiet.until(time.UnixMicro(now.now)).IsZero(); over || now.blocked ||
 			now.releasedAt != of.releasedAt {
 			return nil
 		}

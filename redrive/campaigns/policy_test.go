@@ -16,11 +16,11 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/child"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // customers is a policy for the letters of package fixture.
@@ -369,7 +369,7 @@ func TestPolicy_quiet(t *testing.T) {
 func TestPolicy_refused(t *testing.T) {
 	store := fixture.SQLite.NewStore(t)
 	testkit.Must(letters.NewRetention(store, letters.RetentionConfig{Rules: []letters.RetentionRule{
-		{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: 48 * time.Hour}}, Shared: settings.Shared{}}))
+		{Statuses: []letters.Status{letters.StatusWaiting}, OlderThan: 48 * time.Hour}}, Shared: observe.Shared{}}))
 	for want, change := range map[string]func(*campaigns.Policy){
 		`Name is "": it must have`:           func(p *campaigns.Policy) { p.Name = "" },
 		"Filter has no Causes":               func(p *campaigns.Policy) { p.Filter = letters.Filter{Handlers: []string{"billing"}} },

@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -112,7 +112,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 				fails = true
 				logging.CampaignStands.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 			}
-			wait.For(ctx, pause)
+			timing.Wait(ctx, pause)
 			pause = min(2*pause, maxPause)
 			continue
 		case k.stopped:
@@ -265,7 +265,7 @@ func (t *turns) wait(ctx context.Context, due time.Time, spacing time.Duration) 
 		return ctx.Err() == nil
 	}
 	t.last = t.turn(time.Now(), due, spacing)
-	return wait.For(ctx, time.Until(t.last))
+	return timing.Wait(ctx, time.Until(t.last))
 }
 
 // turn is when a letter that is due may be published: after the one before it, by the shortest spacing, so that a

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -170,7 +170,7 @@ func (r *rounds) holdPolicy(ctx context.Context, of Campaign) (held bool, err er
 		var until time.Time
 		for _, p := range r.all.config.Policies {
 			if p.Name == of.Policy && now.now > 0 {
-				until = p.quiet.Until(time.UnixMicro(now.now))
+				until = p.quiet.until(time.UnixMicro(now.now))
 			}
 		}
 		if until.IsZero() {
@@ -192,7 +192,7 @@ func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun boo
 	err := c.query(ctx, func() { said = nil }, func(rows *sql.Rows) error {
 		var why string
 		err := rows.Scan(&why)
-		if erasedtext.Replace(why, values) != why {
+		if boundedtext.Erased(why, values) != why {
 			said = append(said, why)
 		}
 		return err
@@ -204,7 +204,7 @@ func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun boo
 		for _, why := range said {
 			if err == nil {
 				_, err = c.exec(ctx, tx, `UPDATE spillway_policies SET changed_why = ? WHERE service = ? AND changed_why = ?`,
-					c.db.Text(erasedtext.Replace(why, values)), c.service(), c.db.Text(why))
+					c.db.Text(boundedtext.Erased(why, values)), c.service(), c.db.Text(why))
 			}
 		}
 		return err

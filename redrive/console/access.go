@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Role is what a person may do. Each role may do what those before it may.
@@ -162,7 +162,7 @@ type Config struct {
 	Breakers func() []breaker.Status
 	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line
 	// for each request that fails on the server's side.
-	settings.Shared
+	observe.Shared
 }
 
 var errNoAccess = errors.New("console: Config.Access is nil: set it to a function that says who sends a request, and " +

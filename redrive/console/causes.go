@@ -9,7 +9,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -65,7 +64,7 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	}
 	for i, g := range groups {
 		row := c.causeRow(r, g)
-		row.Trend = chart.Spark(arrived[i].PerMinute[:])
+		row.Trend = spark(arrived[i].PerMinute[:])
 		for _, n := range arrived[i].PerMinute {
 			row.LastHour += n
 		}

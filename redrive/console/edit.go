@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/editable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -139,7 +138,7 @@ func (c *console) editPage(r *request, l letters.Letter, form url.Values, p prob
 		view.Key = watermill.NewUUID()
 	}
 	payload := []byte(l.Original.Payload)
-	if err := editable.Check(payload); err != nil {
+	if err := checkEditable(payload); err != nil {
 		view.NoPayload = say("The payload cannot be edited here: %s. It stays as it is, byte for byte.", err.Error())
 	} else if view.Payload = string(payload); form.Has("payload") {
 		view.Payload = form.Get("payload")
@@ -237,8 +236,8 @@ func (c *console) whatChanged(l letters.Letter) string {
 func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 	e := &campaigns.Edit{Set: map[string]string{}}
 	payload := []byte(l.Original.Payload)
-	if editable.Check(payload) == nil && form.Has("payload") {
-		typed, err := editable.Back(payload, form.Get("payload"))
+	if checkEditable(payload) == nil && form.Has("payload") {
+		typed, err := typedBack(payload, form.Get("payload"))
 		if err != nil {
 			return nil, say("The payload cannot be what you typed: %s.", err.Error())
 		}
@@ -291,7 +290,7 @@ func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 		switch {
 		case len(view.Keys) == maxEditKeys:
 			view.Hidden++
-		case editable.Check([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") ||
+		case checkEditable([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") ||
 			strings.TrimSpace(key) != key || key == "":
 			view.Kept = append(view.Kept, key)
 		default:
@@ -323,5 +322,5 @@ func (c *console) hides(l letters.Letter) bool {
 			return true
 		}
 	}
-	return editable.Check(l.Original.Payload) == nil && c.desk.Hides(l.Original.Payload)
+	return checkEditable(l.Original.Payload) == nil && c.desk.Hides(l.Original.Payload)
 }

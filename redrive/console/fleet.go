@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )

@@ -10,9 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
-	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/frames"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -27,7 +26,7 @@ func (c *console) letter(r *request) (answer, error) {
 		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
-		Folded: frames.Fold(c.desk.Masks.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
+		Folded: foldStack(c.desk.Masks.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
 	}
 	this := operate.Selection{Seqs: []int64{l.Seq}}.Values()
 	if l.Status == letters.StatusWaiting {
@@ -41,7 +40,7 @@ func (c *console) letter(r *request) (answer, error) {
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
-		v.Payload = c.payloadOf(l, payloadtext.Format(r.query.Get("view")))
+		v.Payload = c.payloadOf(l, printable.Format(r.query.Get("view")))
 	}
 	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
 	if err == nil {
@@ -72,7 +71,7 @@ type letterPage struct {
 	Others    []otherLetter
 	Metadata  []pair
 	Keys      int // of the metadata
-	Folded    []frames.Group
+	Folded    []frameGroup
 	Command   string
 	// Behind is how many messages of the letter's key wait in order.
 	Behind     int
@@ -113,14 +112,14 @@ func (c *console) others(r *request, l operate.Letter) (all []otherLetter, err e
 
 // payloadView is a payload as the page of a letter shows it.
 type payloadView struct {
-	payloadtext.View
+	printable.View
 	Size   int
 	Masked bool
 	Tabs   []tab
 }
 
 // viewNames are the names of the ways to show a payload.
-var viewNames = map[payloadtext.Format]string{"json": "JSON", "text": "Text", "hex": "Hex"}
+var viewNames = map[printable.Format]string{"json": "JSON", "text": "Text", "hex": "Hex"}
 
 type tab struct {
 	Name, Link string
@@ -136,11 +135,11 @@ const (
 
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
 // anything of the rest is masked is not known.
-func (c *console) payloadOf(l operate.Letter, want payloadtext.Format) *payloadView {
+func (c *console) payloadOf(l operate.Letter, want printable.Format) *payloadView {
 	p := []byte(l.Original.Payload)
 	looked := p[:min(len(p), payloadLooked)]
 	masked := c.desk.Masks.Payload(looked)
-	v := &payloadView{View: payloadtext.Of(masked, want, payloadText, payloadHex, len(looked) == len(p)), Size: len(p)}
+	v := &payloadView{View: printable.Payload(masked, want, payloadText, payloadHex, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
 	for _, format := range v.Formats {
 		v.Tabs = append(v.Tabs, tab{viewNames[format],

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

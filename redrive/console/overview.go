@@ -11,7 +11,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
-	"github.com/watermill-spillway/spillway/redrive/console/internal/chart"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -218,7 +217,7 @@ func (c *console) arrivals(r *request, v *overview) error {
 	series := c.legend(r, v, all)
 	if v.Causes = r.link("causes", nil); v.Hour > 0 {
 		v.Top = slices.Max(sums)
-		v.Chart = chart.Bars("arrivals", "Arrivals a minute, by cause", say("A bar for each minute of the last hour. At "+
+		v.Chart = bars("arrivals", "Arrivals a minute, by cause", say("A bar for each minute of the last hour. At "+
 			"most %s a minute.", v.Top), series...)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/printable"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

@@ -9,13 +9,13 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable/forget"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -31,7 +31,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 	}
 	request.RemoveKeys = request.RemoveKeys || request.ForgetIDs
 	e := erasing{Stores: stores, request: &request,
-		report:    Report{Selector: erasedtext.Selector(request.IDs, request.Metadata)},
+		report:    Report{Selector: metadatacodec.Selector(request.IDs, request.Metadata)},
 		forgotten: map[string]struct{}{}}
 	e.keeper, _ = stores.Keys.(keytable.Keeper)
 	err := e.record(ctx, "began")

@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/delay"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -122,7 +122,7 @@ func (r *Request) validate() error {
 		case text == "" && r.DryRun: // nothing goes on record
 		case text == "":
 			return fmt.Errorf("erasure: Act.%s is empty: say who erases, and why; both are kept on record", field)
-		case field == "Reason" && erasedtext.Replace(text, r.values()) != text:
+		case field == "Reason" && boundedtext.Erased(text, r.values()) != text:
 			return errors.New("erasure: Act.Reason has a value that is to be erased, and the record would keep it: give the " +
 				"number of the request instead")
 		}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // EventFilter chooses events. The zero value chooses all events of the Store's service, oldest first.

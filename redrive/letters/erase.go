@@ -11,9 +11,9 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/erasedtext"
 )
 
 // Erase keeps the rows, with StatusErased, their topics, handlers, times and ids, until Purge. f must have a field that
@@ -160,9 +160,9 @@ func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts
 		var was event
 		var kind EventKind
 		err := rows.Scan(&was.number, &kind, &was.reason, &was.detail)
-		is := event{was.number, erasedtext.Replace(was.reason, texts), erasedtext.Replace(was.detail, texts)}
+		is := event{was.number, boundedtext.Erased(was.reason, texts), boundedtext.Erased(was.detail, texts)}
 		if kind == EventEdited && was.detail != "" {
-			is.detail = erasedtext.Word
+			is.detail = boundedtext.ErasedWord
 		}
 		if is != was {
 			changed = append(changed, is)

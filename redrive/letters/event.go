@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // EventKind is what became of a letter.

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 const (

@@ -21,7 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -168,7 +168,7 @@ func (s *Store) Collect(sub message.Subscriber, topics ...string) message.Router
 	add := consume.Plugin("letters", "spillway_store_", sub, topics, func(topic string, msg *message.Message) error {
 		err := s.Publish(topic, msg)
 		if err != nil {
-			wait.For(msg.Context(), nackPause)
+			timing.Wait(msg.Context(), nackPause)
 		}
 		return err
 	})

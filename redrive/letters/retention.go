@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // RetentionRule says which letters are deleted, and when. A letter matches a rule if it has any one of the values of
@@ -47,7 +47,7 @@ type RetentionConfig struct {
 	OnRun func(ctx context.Context, letters int, err error)
 	// Shared: Logger receives a line with the number of letters for each rule that deleted some. The events say which
 	// letters these were.
-	settings.Shared
+	observe.Shared
 }
 
 const (
@@ -167,7 +167,7 @@ func (r *retention) run(ctx context.Context) {
 			logging.RetentionFailed.Write(r.trimming.logger, err, nil)
 			next = min(next, afterError)
 		}
-		wait.For(ctx, next)
+		timing.Wait(ctx, next)
 	}
 }
 
@@ -260,4 +260,4 @@ func (t *trimming) apply(ctx context.Context, i int) (n int, err error) {
 
 // rest leaves the database to others after a transaction of at most 200 letters: for as long as it took, so that live
 // traffic has half of the time.
-func rest(ctx context.Context, took time.Duration) { wait.For(ctx, took) }
+func rest(ctx context.Context, took time.Duration) { timing.Wait(ctx, took) }

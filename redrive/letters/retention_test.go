@@ -16,10 +16,10 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature V9: instances delete old letters by status, age and cause, once, on record, beside traffic.
@@ -56,7 +56,7 @@ func testRetention(t *testing.T, on fixture.Database) {
 	var logs testkit.Log
 	for i, store := range stores {
 		ctx, end := context.WithCancel(t.Context())
-		retention, err := letters.RetentionOf(store, letters.RetentionConfig{Shared: settings.Shared{Logger: &logs}, Rules: []letters.RetentionRule{
+		retention, err := letters.RetentionOf(store, letters.RetentionConfig{Shared: observe.Shared{Logger: &logs}, Rules: []letters.RetentionRule{
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 24 * time.Hour, Causes: []string{noise[0].Cause}},
 			{Statuses: []letters.Status{letters.StatusSucceeded}, OlderThan: 30 * 24 * time.Hour},
 		}, OnRun: func(_ context.Context, n int, err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -192,7 +192,7 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		if r.options.Progress != nil {
 			r.options.Progress(r.report)
 		}
-		if r.options.Pause > 0 && !wait.For(ctx, r.options.Pause) {
+		if r.options.Pause > 0 && !timing.Wait(ctx, r.options.Pause) {
 			return ctx.Err()
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Settle gives claimed letters, at most MaxLimit, their new status, records act and ends their leases, in

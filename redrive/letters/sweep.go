@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // sweepAtOnce is how many letters one transaction of MarkAll or Purge changes: few, so that live traffic does not wait.

@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/sqlite"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // engine is what differs between the databases.
@@ -113,7 +113,7 @@ const maxPause = 100 * time.Millisecond
 func whileUndone(ctx context.Context, t *Transaction) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		err := t.begin(ctx)
-		if !mysql.Undone(err) || !wait.For(ctx, rand.N(pause)) {
+		if !mysql.Undone(err) || !timing.Wait(ctx, rand.N(pause)) {
 			return err
 		}
 	}

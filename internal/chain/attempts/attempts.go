@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs"
 )
 
 // Kept is how many attempts a history has at most, in a Failure and in a dead letter.
@@ -15,7 +15,7 @@ const Kept = 10
 // Of returns the Failure that err carries, or one of a single attempt that ended now. A nil Classifier has the
 // defaults.
 func Of(c *classify.Classifier, err error) *classify.Failure {
-	f, ok := causes.Find[*classify.Failure](err)
+	f, ok := errs.Find[*classify.Failure](err)
 	if !ok || f.Attempts <= 0 {
 		f = new(classify.Failure)
 		Add(f, err, c.Classify(err), time.Now())
@@ -26,7 +26,7 @@ func Of(c *classify.Classifier, err error) *classify.Failure {
 // Add notes in f an attempt that failed at the given time. If err carries a Failure with attempts, of a retry further
 // in, those are taken over instead of being counted as one.
 func Add(f *classify.Failure, err error, v classify.Verdict, at time.Time) {
-	inner, ok := causes.Find[*classify.Failure](err)
+	inner, ok := errs.Find[*classify.Failure](err)
 	if ok && err == error(inner) {
 		err = inner.Err
 	}

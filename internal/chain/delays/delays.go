@@ -8,7 +8,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // MaxDelay is the longest delay, about ten years. A longer one was meant in another unit.
@@ -22,7 +22,7 @@ type Store interface {
 	Waiting(ctx context.Context) ([]Waiting, error)
 	// Relay returns what publishes the messages that are due. GiveUp is called with a message that the publisher can
 	// never accept. If it returns nil, it has placed the message elsewhere.
-	Relay(publisher message.Publisher, giveUp GiveUp, shared settings.Shared) (Relay, error)
+	Relay(publisher message.Publisher, giveUp GiveUp, shared observe.Shared) (Relay, error)
 }
 
 // GiveUp places a message elsewhere that a publisher refuses for good.

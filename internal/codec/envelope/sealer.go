@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
 // Sealer seals letters, and opens them: see seal.Sealer. A nil *Sealer opens nothing.

@@ -4,8 +4,12 @@ package metadatacodec
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -83,4 +87,18 @@ func Message(id, metadata, payload []byte, hasPayload bool) (*message.Message, e
 	msg := message.NewMessageWithContext(context.Background(), string(id), payload)
 	msg.Metadata = decoded
 	return msg, nil
+}
+
+// Selector returns the hash that is on record for ids or metadata, so that the record of an erasure is found by those
+// who know what was asked for. A value that can be guessed can be recognised by it.
+func Selector(ids []string, metadata map[string]string) string {
+	parts := Append(nil, "spillway erasure")
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		parts = Append(parts, id)
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		parts = Append(Append(parts, key), metadata[key])
+	}
+	sum := sha256.Sum256(parts)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
@@ -31,7 +31,7 @@ func call(ctx context.Context, id string) *chain.Call {
 }
 
 func requeued(err error) bool {
-	failure, ok := causes.Find[*classify.Failure](err)
+	failure, ok := errs.Find[*classify.Failure](err)
 	return ok && failure.Verdict.Class == classify.ClassAborted
 }
 

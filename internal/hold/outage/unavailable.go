@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/hold"
+	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
-	"github.com/watermill-spillway/spillway/internal/timing/recent"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -84,7 +84,7 @@ func Refused(err error) bool {
 	if number := mysql.Number(err); number != 0 {
 		return !aboutValues[number]
 	}
-	for one := range causes.All(err) {
+	for one := range errs.All(err) {
 		if e := foreign.ErrorOf(one); e.Kind == foreign.SQLite {
 			switch e.Code() {
 			case 4, 5, 6, 9, 17, 18, 19, 20, 25: // contention, and values

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // read reads the body of a request into a value: one JSON value, with no field that the value does not have.
@@ -47,7 +47,7 @@ func badBody(err error) error {
 	var kind *json.UnmarshalTypeError
 	said := err.Error()
 	switch {
-	case errors.As(err, &kind) && kind.Type == reflect.TypeFor[period.Duration]():
+	case errors.As(err, &kind) && kind.Type == reflect.TypeFor[timing.Duration]():
 		return operate.WrongValue(kind.Field, strings.Trim(kind.Value, `"`), `use text such as "1h30m"`)
 	case errors.As(err, &kind):
 		return &operate.Wrong{Field: kind.Field, Why: "is a " + kind.Value + " in JSON: it must be of the type " +

@@ -23,7 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/timing/period"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -234,8 +234,8 @@ func (d *document) schema(of reflect.Type, body bool) object {
 	switch of {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[period.Duration]():
-		return object{"type": "string", "pattern": period.Pattern, "examples": []any{"1h30m"}}
+	case reflect.TypeFor[timing.Duration]():
+		return object{"type": "string", "pattern": timing.Pattern, "examples": []any{"1h30m"}}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}
 	}

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Route says who may send which request.

@@ -23,7 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // Config configures a Part. Each field is required.
@@ -34,7 +34,7 @@ type Config struct {
 	Store   *sequence.Store
 	Queue   Queue
 	StageOf func(*message.Message) deadletter.Stage
-	settings.Shared
+	observe.Shared
 }
 
 // Queue is what a Part needs of a poison.Queue.

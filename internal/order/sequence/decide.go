@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Decision is what a person decides about a parked message. It is written on its row, and the owner of the source

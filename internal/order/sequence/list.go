@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // Parked is a sequence with parked messages, for people.

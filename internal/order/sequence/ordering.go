@@ -8,12 +8,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // Ordering is what a channel that keeps the order of keys has for it.
@@ -86,7 +86,7 @@ func (d *Delivery) Settle(c *chain.Call) ([]*message.Message, error) {
 			logging.SequencesUnavailable.Write(o.Logger, err,
 				logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 		}
-		if !wait.For(ctx, pause) {
+		if !timing.Wait(ctx, pause) {
 			return nil, chain.Requeued(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // Owner is what the process that has a source knows of its parked sequences. It is made anew with each session.
@@ -196,7 +196,7 @@ func (o *Owner) insist(ctx context.Context, try func() error) bool {
 		if ctx.Err() == nil {
 			logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
 		}
-		wait.For(ctx, pause)
+		timing.Wait(ctx, pause)
 	}
 	return false
 }
@@ -397,7 +397,7 @@ func (o *Owner) Parked(ctx context.Context, row *Row) (Delivery, context.Context
 // the same, it takes a lane whose first message is due for longer than Late, and who is at work on a message says so
 // in that time.
 func (o *Owner) StandBy(ctx context.Context) {
-	for wait.For(ctx, o.Late/3) {
+	for timing.Wait(ctx, o.Late/3) {
 		all, err := o.store.late(ctx, o.of, o.Late)
 		if err != nil && ctx.Err() == nil {
 			logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
@@ -454,7 +454,7 @@ func (o *Owner) atWork(ctx context.Context, row *Row) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		for wait.For(ctx, o.Late/3) {
+		for timing.Wait(ctx, o.Late/3) {
 			_, _ = o.store.touch(ctx, o.of, row, 0) // the next time will do
 		}
 	}()

@@ -20,7 +20,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 var table = schema.Table{Component: "answers", Name: "spillway_answers", Key: []string{"service", "name"},
@@ -92,7 +92,7 @@ func (q *Question) Ask(ctx context.Context, every time.Duration,
 		if found.answered {
 			return found.Answer, nil
 		}
-		if !wait.For(ctx, 20*time.Millisecond+rand.N(30*time.Millisecond)) {
+		if !timing.Wait(ctx, 20*time.Millisecond+rand.N(30*time.Millisecond)) {
 			return Answer{}, fmt.Errorf("another instance asks the database, and has not answered: %w",
 				context.Cause(ctx))
 		}

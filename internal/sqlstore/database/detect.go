@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/sqlite"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 )
 
 // supported are the databases that a store can be on.

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // One message that is refused, for its size or otherwise, or cannot be read, does not stop those behind it, also not
@@ -66,7 +66,7 @@ func TestGiveUpByRule(t *testing.T) {
 	}}
 	given := make(chan string, 4)
 	giveUp := func(_ context.Context, _ string, msg *message.Message, _ error) error { given <- msg.UUID; return nil }
-	start(t, s, out, RelayConfig{Shared: settings.Shared{Classifier: classifier}, GiveUp: giveUp})
+	start(t, s, out, RelayConfig{Shared: observe.Shared{Classifier: classifier}, GiveUp: giveUp})
 	eventually(t, "one is left", func() bool { return kept(t, s) == 1 })
 	if id := <-given; id != numberedID(1) || len(given) != 0 || len(out.all()) != 2 {
 		t.Errorf("given up: %q and %d more; published: %v", id, len(given), out.ids())
@@ -95,7 +95,7 @@ func TestDatabaseFails(t *testing.T) {
 			})
 			return nil
 		}}
-		start(t, openStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: settings.Shared{Logger: logger}})
+		start(t, openStore(t, d, address), out, RelayConfig{Batch: 4, Lease: 200 * time.Millisecond, Shared: observe.Shared{Logger: logger}})
 		eventually(t, "the failure is logged", func() bool { return len(logger.Errors()) > 0 })
 		time.Sleep(500 * time.Millisecond) // the lease is over
 		n := int64(len(logger.Errors())) - before.Load()

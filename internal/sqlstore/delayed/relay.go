@@ -12,7 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/settings"
+	"github.com/watermill-spillway/spillway/observe"
 )
 
 // RelayConfig configures a Relay.
@@ -34,7 +34,7 @@ type RelayConfig struct {
 	OnMoved func(context.Context, Moved)
 	// Shared: Classifier decides which refusals of the publisher are for size, in stages that of their queue. Logger
 	// receives refusals of the publisher, and failures of the database.
-	settings.Shared
+	observe.Shared
 }
 
 // Moved is a message that was published.
@@ -114,7 +114,7 @@ func NewRelay(store *Store, publisher message.Publisher, config RelayConfig) (*R
 }
 
 // Relay is NewRelay for stages.
-func (s *Store) Relay(publisher message.Publisher, giveUp delays.GiveUp, shared settings.Shared) (delays.Relay, error) {
+func (s *Store) Relay(publisher message.Publisher, giveUp delays.GiveUp, shared observe.Shared) (delays.Relay, error) {
 	return NewRelay(s, publisher, RelayConfig{GiveUp: giveUp, Shared: shared})
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 const (
@@ -121,7 +121,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
-	wait.For(ctx, pause) // also if a message is put meanwhile
+	timing.Wait(ctx, pause) // also if a message is put meanwhile
 	return 0
 }
 

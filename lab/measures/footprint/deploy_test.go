@@ -12,11 +12,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/timing/due"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // Feature R5: an instance that joins or leaves interrupts the stages of the others for a moment, and no live topic.
@@ -35,7 +35,7 @@ func TestDeploy(t *testing.T) {
 	var taken atomic.Int64
 	instance := func(log watermill.LoggerAdapter) (stop func()) {
 		waiting, subscriber, err := wmkafka.NewStages(brokers, prefix,
-			wmkafka.SubscriberConfig{Shared: settings.Shared{Logger: log}}, wmkafka.PublisherConfig{})
+			wmkafka.SubscriberConfig{Shared: observe.Shared{Logger: log}}, wmkafka.PublisherConfig{})
 		testkit.NoError(t, err)
 		ctx, cancel := context.WithCancel(due.With(t.Context(), due.Stage{
 			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
@@ -58,7 +58,7 @@ func TestDeploy(t *testing.T) {
 	again := func(log *testkit.Log) []testkit.Line { return log.Lines(watermill.InfoLogLevel, "the next one began") }
 	live, staged := &testkit.Log{}, &testkit.Log{}
 	sub := testkit.Must(wmkafka.NewSubscriber(brokers, prefix+"-live", wmkafka.SubscriberConfig{
-		Shared: settings.Shared{Logger: live}}))
+		Shared: observe.Shared{Logger: live}}))
 	messages := testkit.Must(sub.Subscribe(t.Context(), prefix))
 	first := instance(staged)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 )
 
 // database is one with a delay store.

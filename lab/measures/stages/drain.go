@@ -13,7 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -96,7 +96,7 @@ func (c *cluster) drained(d draining, stays time.Duration) (spent, error) {
 		all.took = time.Since(time.Unix(0, began.Load()))
 		close(done)
 	}
-	if !wait.For(c.Ctx, stays) {
+	if !timing.Wait(c.Ctx, stays) {
 		return spent{}, c.Ctx.Err()
 	}
 	staged.Store(0)

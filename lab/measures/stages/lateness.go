@@ -9,9 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/delay"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
+	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 

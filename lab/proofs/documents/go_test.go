@@ -45,10 +45,10 @@ var packagesOfDocs = map[string]string{
 }
 
 func init() {
-	for _, folder := range strings.Fields(`classify conformance delay idempotency idempotency/pgxstore middleware
-		middleware/breaker middleware/crashlimit middleware/stages naming observe/notify observe/notify/webhook
+	for _, folder := range strings.Fields(`classify conformance idempotency idempotency/pgxstore middleware
+		middleware/breaker middleware/crashlimit middleware/stages middleware/stages/delay naming observe observe/notify observe/notify/webhook
 		observe/prom observe/telemetry poison privacy pubsub/wmamqp pubsub/wmkafka pubsub/wmsql redrive redrive/campaigns
-		redrive/console redrive/erasure redrive/letters seal settings`) {
+		redrive/console redrive/erasure redrive/letters seal`) {
 		packagesOfDocs[path.Base(folder)] = module + "/" + folder
 	}
 }

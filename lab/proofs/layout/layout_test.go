@@ -17,16 +17,16 @@ const module = "github.com/watermill-spillway/spillway"
 // slash is that of each package below, and the longest name counts. What has no name here has not found its place yet.
 var floors = map[string]int{
 	// the ground: what every room stands on
-	"classify": 0, "naming": 0, "observe": 0, "privacy": 0, "seal": 0, "settings": 0, "internal/": 0,
-	"idempotency/internal/": 0, "observe/internal/": 0, "observe/notify/internal/": 0, "redrive/console/internal/": 0,
-	"redrive/internal/jsonedit": 0, "redrive/internal/quiet": 0,
+	"classify": 0, "naming": 0, "observe": 0, "privacy": 0, "seal": 0, "internal/": 0,
+	"idempotency/internal/": 0, "observe/internal/": 0, "observe/notify/internal/": 0, "middleware/internal/": 0,
+	"redrive/internal/jsonedit": 0,
 	// rooms of one job each, and the adapters
-	"delay": 1, "idempotency": 1, "idempotency/pgxstore": 1, "middleware/breaker": 1, "middleware/breaker/sqlshare": 1, "middleware/crashlimit": 1,
+	"middleware/stages/delay": 1, "idempotency": 1, "idempotency/pgxstore": 1, "middleware/breaker": 1, "middleware/breaker/sqlshare": 1, "middleware/crashlimit": 1,
 	"poison": 1, "pubsub/": 1, "internal/sqlstore/delayed": 1, "internal/inside": 1, "internal/chain/traced/attempt": 1,
 	// middlewares that use letters, and the store of dead letters
 	"middleware": 2, "middleware/outputs": 2, "middleware/stages": 2, "redrive/letters": 2,
 	// dead letters on their way back, and the console, in a service's own server
-	"redrive": 3, "redrive/campaigns": 3, "redrive/console": 3, "redrive/console/internal/fleet": 3, "redrive/erasure": 3, "internal/text/masked": 3,
+	"redrive": 3, "redrive/campaigns": 3, "redrive/console": 3, "redrive/console/internal/fleet": 3, "redrive/erasure": 3,
 	"internal/operate": 3, "internal/operate/": 3,
 	// the front door
 	"": 4,

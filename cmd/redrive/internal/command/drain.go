@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/naming"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/redrive"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // drainReport is what drain did.
@@ -129,7 +129,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	config := redrive.DrainTopicConfig{
 		Rules: redrive.Rules{
 			Allow: d.allow, To: d.to, Filter: f, Rate: d.rate, MaxRedrives: d.maxRedrives, By: a.settings.by,
-			Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}, Shared: settings.Shared{Logger: a.logger()},
+			Seal: a.sealer, Naming: naming.Scheme{Style: styles[style]}, Shared: observe.Shared{Logger: a.logger()},
 		},
 		Topic: topic, Park: broker, Max: d.most, IdleAfter: d.idle, FromBeginning: d.fromBeginning,
 	}

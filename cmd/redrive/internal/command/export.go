@@ -15,7 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/text/printable"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

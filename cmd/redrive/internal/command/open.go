@@ -10,10 +10,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // lettersTables are the components of the store of dead letters.
@@ -141,7 +141,7 @@ func (a *app) desk(ctx context.Context) (*desk, error) {
 	}
 	var all *campaigns.Campaigns
 	if err = connect.Require(ctx, db, campaignTables); err == nil {
-		all, err = campaigns.New(ctx, store, campaigns.Config{Shared: settings.Shared{Logger: a.logger()}})
+		all, err = campaigns.New(ctx, store, campaigns.Config{Shared: observe.Shared{Logger: a.logger()}})
 	}
 	if err != nil && !errors.Is(err, connect.ErrMissing) {
 		return nil, err

@@ -14,10 +14,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/spf13/cobra"
 
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/redrive"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/console"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // roles are the values of --access.
@@ -131,13 +131,13 @@ func (s *serving) who(r *http.Request) (console.Person, error) {
 // serve listens until ctx ends.
 func (a *app) serve(ctx context.Context, s *serving) error {
 	all, _, err := a.openCampaigns(ctx, true, campaigns.Config{Allow: s.allow,
-		Shared: settings.Shared{Privacy: a.privacy}})
+		Shared: observe.Shared{Privacy: a.privacy}})
 	if err != nil {
 		return err
 	}
 	logger := &lockedLogger{to: a.logger()}
 	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins,
-		Shared: settings.Shared{Privacy: a.privacy, Logger: logger}})
+		Shared: observe.Shared{Privacy: a.privacy, Logger: logger}})
 	if err != nil {
 		return wrong("--origin: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
-	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -96,7 +96,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			}
 			shown := ""
 			if !noPayload {
-				if shown, err = screen.Payload(a.privacy.Payload(payload), payloadtext.Format(format), limit); err != nil {
+				if shown, err = screen.Payload(a.privacy.Payload(payload), printable.Format(format), limit); err != nil {
 					return coded{err, exitWrong}
 				}
 			}

@@ -23,10 +23,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/xdg-go/scram"
 
+	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 const brokerForms = "use kafka://host:9092,host:9092, amqp://user:password@host:5672,host:5672/ or sql (the " +
@@ -65,19 +65,19 @@ func open(ctx context.Context, address string, db func(context.Context) (*sql.DB
 	case "kafka":
 		return openKafka(address, logger)
 	case "amqp", "amqps":
-		pub, err := wmamqp.NewPublisher(address, wmamqp.PublisherConfig{Shared: settings.Shared{Logger: logger}})
+		pub, err := wmamqp.NewPublisher(address, wmamqp.PublisherConfig{Shared: observe.Shared{Logger: logger}})
 		return &Broker{pub, func(string) (Subscriber, error) {
-			return wmamqp.NewSubscriber(address, wmamqp.SubscriberConfig{Shared: settings.Shared{Logger: logger}})
+			return wmamqp.NewSubscriber(address, wmamqp.SubscriberConfig{Shared: observe.Shared{Logger: logger}})
 		}}, err
 	case "sql":
 		db, err := db(ctx)
 		if err != nil {
 			return nil, err
 		}
-		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Shared: settings.Shared{Logger: logger}})
+		pub, err := wmsql.NewPublisher(ctx, db, wmsql.PublisherConfig{Shared: observe.Shared{Logger: logger}})
 		return &Broker{pub, func(group string) (Subscriber, error) {
 			return wmsql.NewSubscriber(ctx, db,
-				wmsql.SubscriberConfig{ConsumerGroup: group, Shared: settings.Shared{Logger: logger}})
+				wmsql.SubscriberConfig{ConsumerGroup: group, Shared: observe.Shared{Logger: logger}})
 		}}, err
 	}
 	return nil, errors.New("the scheme is unknown: " + brokerForms)
@@ -97,10 +97,10 @@ func openKafka(address string, logger watermill.LoggerAdapter) (*Broker, error) 
 		return nil, err
 	}
 	pub, err := wmkafka.NewPublisher(k.brokers,
-		wmkafka.PublisherConfig{Sarama: k.secure, Shared: settings.Shared{Logger: logger}})
+		wmkafka.PublisherConfig{Sarama: k.secure, Shared: observe.Shared{Logger: logger}})
 	return &Broker{pub, func(group string) (Subscriber, error) {
 		return wmkafka.NewSubscriber(k.brokers, group,
-			wmkafka.SubscriberConfig{Sarama: k.secure, Shared: settings.Shared{Logger: logger}})
+			wmkafka.SubscriberConfig{Sarama: k.secure, Shared: observe.Shared{Logger: logger}})
 	}}, err
 }
 

@@ -9,16 +9,16 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 )
 
 // Payload returns bytes as lines for people, cut at a limit of bytes with a line that says so. A limit of 0 cuts nothing.
-func Payload(payload []byte, format payloadtext.Format, limit int) (string, error) {
-	v := payloadtext.Of(payload, format, limit, limit, true)
+func Payload(payload []byte, format printable.Format, limit int) (string, error) {
+	v := printable.Payload(payload, format, limit, limit, true)
 	switch {
 	case v.Format == "":
 		return "(empty)", nil
-	case format == payloadtext.JSON && v.Format != format:
+	case format == printable.JSON && v.Format != format:
 		return "", errors.New("--format is json, and the payload is no JSON: use --format text or hex")
 	case v.Cut:
 		return fmt.Sprintf("%s\n… cut: %d bytes in all; --limit 0 shows the rest", strings.TrimRight(v.Text, "\n"), len(payload)), nil

@@ -13,9 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/text/payloadtext"
-	"github.com/watermill-spillway/spillway/internal/text/printable"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,7 +63,7 @@ func TestNothingRawComesOut(t *testing.T) {
 		s.Table(table)
 		testkit.NoError(t, s.JSON(map[string]string{"v": value}))
 		fmt.Fprint(screen.Safely(&out), value)
-		for _, format := range []payloadtext.Format{"auto", "text", "hex"} {
+		for _, format := range []printable.Format{"auto", "text", "hex"} {
 			shown := testkit.Must(screen.Payload([]byte(value), format, 20))
 			out.WriteString(shown)
 		}
@@ -94,7 +93,7 @@ func TestCell(t *testing.T) {
 func TestPayload(t *testing.T) {
 	for _, c := range []struct {
 		in     string
-		format payloadtext.Format
+		format printable.Format
 		limit  int
 		want   string
 	}{

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/text/width"
 
-	"github.com/watermill-spillway/spillway/internal/text/printable"
+	"github.com/watermill-spillway/spillway/internal/operate/printable"
 )
 
 // Column is a column of a Table.

@@ -9,26 +9,25 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/text/boundedtext"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/settings"
 )
 
 // trace calls an observe.Tracer around each attempt of a handler.
 type trace struct {
 	chain.Link
-	shared settings.Shared
+	shared observe.Shared
 	by     traced.By
 }
 
 // Part returns the part that calls the Tracer of shared, which is not nil. While the handler runs, the message has the
 // context that the Tracer returned. After that it has the context from before. The Classifier judges the errors, and
 // Privacy masks their texts before the Tracer gets them.
-func Part(shared settings.Shared) chain.Part {
+func Part(shared observe.Shared) chain.Part {
 	t := &trace{shared: shared, by: traced.By{Tracer: shared.Tracer,
 		Logger: logging.Wrap(shared.Logger, shared.Privacy.Text)}}
 	t.Link = chain.LinkOf(t.step)

@@ -3,7 +3,7 @@
 package mysql
 
 import (
-	"github.com/watermill-spillway/spillway/internal/errs/causes"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -40,7 +40,7 @@ const (
 // Number returns the number of the server's error in err, or 0. The shape of the error is what tells, as in package
 // classify: a pointer to a struct named MySQLError with a field Number.
 func Number(err error) uint16 {
-	for one := range causes.All(err) {
+	for one := range errs.All(err) {
 		if n := number(one); n != 0 {
 			return n
 		}

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 const (
@@ -32,7 +32,7 @@ func Write(ctx context.Context, db *sql.DB, undone func(error) bool, work func(*
 		if err == nil || run == maxTransactions || !undone(err) {
 			return err
 		}
-		if !wait.For(ctx, rand.N(time.Duration(run)*10*time.Millisecond)) {
+		if !timing.Wait(ctx, rand.N(time.Duration(run)*10*time.Millisecond)) {
 			return errors.Join(ctx.Err(), err)
 		}
 	}
@@ -56,7 +56,7 @@ func Transaction(ctx context.Context, db *sql.DB, options *sql.TxOptions, work f
 func Statement(ctx context.Context, undone func(error) bool, statement func() error) error {
 	for run := 1; ; run++ {
 		err := statement()
-		if err == nil || run == maxStatements || !undone(err) || !wait.For(ctx, time.Duration(run)*5*time.Millisecond) {
+		if err == nil || run == maxStatements || !undone(err) || !timing.Wait(ctx, time.Duration(run)*5*time.Millisecond) {
 			return err
 		}
 	}

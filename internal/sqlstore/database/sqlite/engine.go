@@ -16,7 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/rerun"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // Engine is what SQLite does in its own way. See the interface in package database.
@@ -163,7 +163,7 @@ func WhileBusy(ctx context.Context, try func() error) error {
 		if !IsBusy(err) || time.Now().After(deadline) {
 			return err
 		}
-		if !wait.For(ctx, pause/2+rand.N(pause)) {
+		if !timing.Wait(ctx, pause/2+rand.N(pause)) {
 			return fmt.Errorf("sqlite: wait for a writer of another process: %w: %w", ctx.Err(), err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing/wait"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // keep asks whether this is still a member, and commits, until the session ends. It makes the group join again when a
 // topic can be taken over, or a missing one is there.
 func (s *session) keep() {
-	for renewed := time.Now(); wait.For(s.ctx, keepEvery); {
+	for renewed := time.Now(); timing.Wait(s.ctx, keepEvery); {
 		if !s.isMember() {
 			continue
 		}
