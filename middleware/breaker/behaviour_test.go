@@ -262,3 +262,23 @@ func TestProbeHangs(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// Feature R12, R17: on a quiet topic one message that fails with an unknown error, again and again, is no outage. Three
+// such messages without a success between them are.
+func TestOneMessageIsNoOutage(t *testing.T) {
+	simulated(t, breaker.Config{}, func(t *testing.T, s *sim) {
+		s.service.fail(errBoom)
+		h := s.breaker.Middleware(s.service.handle)
+		for range 30 {
+			_, err := h(newMessage(t.Context(), "poison"))
+			testkit.Require(t, errors.Is(err, errBoom) && len(s.changes) == 0, "%v, %+v", err, s.changes)
+			time.Sleep(5 * time.Second)
+		}
+		for _, id := range []string{"1", "2"} {
+			go func() { _, _ = h(newMessage(t.Context(), id)) }()
+		}
+		synctest.Wait()
+		testkit.Require(t, len(s.changes) == 1 && s.changes[0].Reason == breaker.ReasonNothing, "%+v", s.changes)
+		s.service.fail(nil)
+	})
+}

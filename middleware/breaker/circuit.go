@@ -139,7 +139,8 @@ func (c *circuit) calmDown() {
 	}
 	c.troubled = false
 	c.breaker.troubled.Add(-1)
-	c.window.among, c.window.others = 0, 0
+	c.window.newRun()
+	c.window.begin(time.Time{})
 	c.doubt = doubt{}
 	c.disarm()
 }
@@ -186,27 +187,20 @@ func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
 	}
 	if c.holds() && !c.saysUnavailable(now) {
 		c.shared.open, c.shared.until = false, now.Add(calm) // that others find the same says no more
-		c.window.newRun(now)
-		c.window.begin(now)
 		c.close(now)
 	}
 	return doubtful
 }
 
-// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. In the ramp less is enough:
-// the downstream was unavailable a moment ago.
-func (c *circuit) mayOpen(f *failure, ramps bool, now time.Time) decision {
-	config := &c.breaker.config
-	b := bar{share: config.FailureRate, messages: config.MinMessages, inARow: config.MinMessages, unavailable: unavailableInARow,
-		window: config.Window}
-	if r, ok := c.state.(*ramping); ok {
-		b.messages, b.inARow = (config.MinMessages+1)/2, (config.MinMessages+1)/2
-		if r.passed < minRamp {
-			b.unavailable = 1
-		}
+// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. At the begin of a ramp one
+// error that says unavailable is enough: the downstream was unavailable a moment ago.
+func (c *circuit) mayOpen(f *failure, now time.Time) decision {
+	config, row := &c.breaker.config, unavailableInARow
+	if r, ok := c.state.(*ramping); ok && r.step < minSteps {
+		row = 1
 	}
-	blamed := c.window.note(f.p.of, f.verdict, config.Window, ramps, now)
-	if reason := c.window.reason(b, now); reason != "" && (!blamed || reason == ReasonNothing) {
+	blamed := c.window.note(f.p.of, f.verdict, config.Window, now)
+	if reason := c.window.reason(config, row, now); reason != "" && (!blamed || reason == ReasonNothing) {
 		c.open(reason, f, now)
 		if blamed {
 			return pass
@@ -249,7 +243,7 @@ func (c *circuit) holdOn(f *failure, now time.Time) {
 
 // witness counts a failure while the circuit holds messages.
 func (c *circuit) witness(f *failure, now time.Time) {
-	c.window.note(f.p.of, f.verdict, c.breaker.config.Window, false, now)
+	c.window.note(f.p.of, f.verdict, c.breaker.config.Window, now)
 	c.confirmed = c.confirmed || c.window.distinct >= minWitnesses
 }
 
@@ -313,9 +307,9 @@ func (c *circuit) isBack(p *passage, now time.Time) {
 
 // ramp lets messages pass, a few at first.
 func (c *circuit) ramp(now time.Time) {
-	c.window.newRun(now)
+	c.window.newRun()
 	c.window.begin(now)
-	r := &ramping{began: now, until: now.Add(rampStep)}
+	r := &ramping{until: now.Add(rampStep)}
 	c.become(r, now)
 	r.let(c, now)
 	c.openValves()

@@ -20,8 +20,8 @@ type Config struct {
 	// open the breaker too. Default: 20.
 	MinMessages int
 	// Window is the time in which messages count for FailureRate. It begins with a failure. The breaker also opens if
-	// nothing succeeds for a whole Window: then at least 5 attempts must have failed, of 3 messages if the errors are
-	// unknown. Default: 10 s.
+	// nothing succeeds for a whole Window: then at least 5 transient attempts, or 3 messages, must have failed.
+	// Default: 10 s.
 	Window time.Duration
 	// Doubt is how long errors that do not say unavailable hold messages in all. Then messages that fail with them go on
 	// as without a breaker, and an Error line says so. Doubt is also how long one or two messages alone, whose

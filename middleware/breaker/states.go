@@ -30,7 +30,7 @@ func (*closed) failed(c *circuit, f *failure, stale bool, now time.Time) decisio
 		c.witness(f, now)
 		return keep
 	}
-	return c.mayOpen(f, false, now)
+	return c.mayOpen(f, now)
 }
 
 func (*closed) succeeded(c *circuit, p *passage, _ time.Time) {
@@ -131,16 +131,14 @@ const (
 	rampStep = 250 * time.Millisecond
 	// maxDoublings bounds the ramp.
 	maxDoublings = 12
-	// minRamp is the number of messages that succeed, or steps, before a ramp may end.
-	minRamp = 3
+	// minSteps is the number of steps before a ramp may end.
+	minSteps = 3
 )
 
-// ramping lets 1, 2, 4 and so on messages pass, and waits for outcomes before it lets more pass.
+// ramping lets 1, 2, 4 and so on messages pass.
 type ramping struct {
-	step         int
-	began, until time.Time // of this step
-	used, ended  int       // attempts of this step
-	passed       int       // successes in the ramp
+	step, used int
+	until      time.Time // the end of this step
 }
 
 func (*ramping) name() State { return Ramping }
@@ -157,30 +155,22 @@ func (r *ramping) failed(c *circuit, f *failure, stale bool, now time.Time) deci
 	if stale {
 		return keep // it began before the downstream was back
 	}
-	r.ended++
-	return c.mayOpen(f, true, now)
+	return c.mayOpen(f, now)
 }
 
-func (r *ramping) succeeded(c *circuit, p *passage, _ time.Time) {
-	c.passed(p.of)
-	r.ended++
-	r.passed++
-}
+func (*ramping) succeeded(c *circuit, p *passage, _ time.Time) { c.passed(p.of) }
 
-func (r *ramping) released(*circuit, bool, bool, time.Time) { r.ended++ }
+func (*ramping) released(*circuit, bool, bool, time.Time) {}
 
 // tick goes on with the ramp at the end of a step.
 func (r *ramping) tick(c *circuit, now time.Time) {
 	switch {
 	case now.Before(r.until):
 		c.arm(r.until, now)
-	case r.used > 0 && r.ended == 0 && now.Sub(r.began) < c.breaker.config.MaxProbe: // handlers are slow, or they hang
-		r.until = now.Add(rampStep)
-		c.arm(r.until, now)
-	case c.queue.Len() == 0 && (r.passed >= minRamp || r.step >= minRamp), r.step >= maxDoublings:
+	case c.queue.Len() == 0 && r.step >= minSteps, r.step >= maxDoublings:
 		c.close(now)
 	default:
-		*r = ramping{step: r.step + 1, began: now, until: now.Add(rampStep), passed: r.passed}
+		*r = ramping{step: r.step + 1, until: now.Add(rampStep)}
 		r.let(c, now)
 	}
 }

@@ -10,37 +10,32 @@ import (
 const (
 	// remembered is how long after its last failure a message that fails again counts as new.
 	remembered = 10 * time.Minute
-	// apart is how long after a failure the next one begins a new run.
-	apart = 2 * time.Minute
-	// minAttempts and minUnknown are what must fail before a time without a success counts as an outage.
-	minAttempts, minUnknown = 5, 3
+	// minAttempts is the number of transient failures that open the breaker if nothing succeeds for a window. Of unknown
+	// errors it takes minWitnesses messages: one message can fail for as long by itself.
+	minAttempts = 5
 	// minWitnesses is the number of messages that confirm an outage.
 	minWitnesses = 3
-	// minMixed and mixedShare say when errors that say unavailable are usual among successes: at least so many of the
-	// outcomes, and one in mixedShare. maxMixed bounds how many outcomes that looks at.
-	minMixed, mixedShare, maxMixed = 10, 10, 2000
+	// minMixed and mixedShare say when errors that say unavailable are usual among successes: at least so many in a
+	// window, and one in mixedShare.
+	minMixed, mixedShare = 10, 10
 )
 
 // window counts messages, and not attempts, of one handler and scope. It keeps nothing while nothing fails.
 type window struct {
 	messages  recent.Memory[record]
 	successes uint64
-	latest    time.Time // failure
 
 	// The window counts each message once. A message that succeeds later counts as passed.
 	number         uint64
 	began          time.Time
 	failed, passed int
+	among          int // failures that say unavailable, in runs that a success ended; an outage does not add to it
 
 	// A run is what failed since the last success.
-	run                           uint64
-	since                         time.Time
-	attempts, transient, distinct int
-	row                           int // failures that say unavailable, in a row
-	unavailable                   int // of distinct, those whose errors say unavailable
-
-	// What said unavailable in runs that a success ended, and what succeeded. An outage does not add to it.
-	among, others int
+	run                 uint64
+	since               time.Time
+	transient, distinct int
+	row                 int // failures that say unavailable, in a row
 }
 
 // record is what is remembered of a message that failed.
@@ -51,12 +46,11 @@ type record struct {
 	unavailable uint64 // the run that counts it as away
 }
 
-func newWindow() window { return window{messages: recent.For[record](remembered)} }
+func newWindow() window { return window{messages: recent.For[record](remembered), run: 1} }
 
 // note counts a failure. It reports whether the message itself is to blame: other messages succeeded since it last
 // failed.
-func (w *window) note(of recent.Message, verdict classify.Verdict, window time.Duration, ramping bool,
-	now time.Time) (blamed bool) {
+func (w *window) note(of recent.Message, verdict classify.Verdict, window time.Duration, now time.Time) (blamed bool) {
 	one := w.messages.Note(of, now)
 	blamed = one.failed && w.successes > one.seen
 	one.failed, one.seen = true, w.successes
@@ -65,33 +59,27 @@ func (w *window) note(of recent.Message, verdict classify.Verdict, window time.D
 		w.begin(now)
 	case rest > 0 || w.failed >= recent.Most: // a window that began with nothing would make much of the next few messages
 		w.number++
-		w.began, w.failed, w.passed = now, w.failed/2, w.passed/2
+		w.began, w.failed, w.passed, w.among = now, w.failed/2, w.passed/2, w.among/2
 	}
-	if w.attempts == 0 || now.Sub(w.latest) > apart {
-		w.newRun(now)
+	if w.distinct == 0 {
+		w.since = now
 	}
-	// what failed before the ramp waits at the head of the queue, and would be most of what is counted
-	if !blamed || !ramping {
-		if one.number != w.number {
-			one.number = w.number
-			w.failed++
-		}
-		if one.run != w.run {
-			one.run = w.run
-			w.distinct++
-		}
+	if one.number != w.number {
+		one.number = w.number
+		w.failed++
 	}
-	w.latest = now
-	w.attempts++
+	if one.run != w.run {
+		one.run = w.run
+		w.distinct++
+	}
 	if verdict.Class == classify.ClassTransient {
 		w.transient++
 	}
 	if verdict.Unavailable && !blamed {
 		w.row++
 	}
-	if verdict.Unavailable && one.unavailable != w.run {
+	if verdict.Unavailable {
 		one.unavailable = w.run
-		w.unavailable++
 	}
 	return blamed
 }
@@ -99,16 +87,11 @@ func (w *window) note(of recent.Message, verdict classify.Verdict, window time.D
 // succeeded counts a success. outage reports whether it is the first one after an outage.
 func (w *window) succeeded(of recent.Message, outage bool) {
 	if !outage {
-		w.among += w.unavailable
-	}
-	if w.others++; w.among+w.others > maxMixed {
-		w.among, w.others = w.among/2, w.others/2
+		w.among += w.row
 	}
 	w.successes++
 	w.passed++
-	if w.attempts > 0 {
-		w.newRun(time.Now())
-	}
+	w.newRun()
 	if one := w.messages.Get(of); one != nil {
 		if one.number == w.number {
 			w.failed = max(w.failed-1, 0)
@@ -119,18 +102,19 @@ func (w *window) succeeded(of recent.Message, outage bool) {
 
 // mixed reports whether errors that say unavailable are usual among successes: then some in a row are no outage.
 func (w *window) mixed() bool {
-	return w.among >= minMixed && w.among*mixedShare >= w.among+w.others
+	return w.among >= minMixed && w.among*mixedShare >= w.among+w.passed
 }
 
 func (w *window) begin(now time.Time) {
 	w.number++
-	w.began, w.failed, w.passed = now, 0, 0
+	w.began, w.failed, w.passed, w.among = now, 0, 0, 0
 }
 
-func (w *window) newRun(now time.Time) {
-	w.run++
-	w.since = now
-	w.attempts, w.transient, w.distinct, w.row, w.unavailable = 0, 0, 0, 0, 0
+func (w *window) newRun() {
+	if w.distinct > 0 {
+		w.run++
+	}
+	w.transient, w.distinct, w.row = 0, 0, 0
 }
 
 // saidUnavailable reports whether the error of a message said unavailable since the last success.
@@ -139,24 +123,19 @@ func (w *window) saidUnavailable(of recent.Message) bool {
 	return one != nil && one.unavailable != 0 && one.unavailable == w.run
 }
 
-// bar is what a window must reach to open the breaker.
-type bar struct {
-	share       float64
-	messages    int // that share is of
-	inARow      int // messages with nothing between them
-	unavailable int // errors in a row that say unavailable
-	window      time.Duration
-}
-
-// reason returns why the breaker must open, or "".
-func (w *window) reason(b bar, now time.Time) string {
+// reason returns why the breaker must open, or "". row is how many errors in a row that say unavailable are enough.
+func (w *window) reason(config *Config, row int, now time.Time) string {
+	if w.mixed() {
+		row = config.MinMessages
+	}
 	switch all := w.failed + w.passed; {
-	case w.mixed() && w.unavailable >= b.inARow, !w.mixed() && w.row >= b.unavailable:
+	case w.row >= row:
 		return ReasonUnavailable
-	case all >= b.messages && float64(w.failed) >= b.share*float64(all), w.distinct >= b.inARow:
+	case all >= config.MinMessages && float64(w.failed) >= config.FailureRate*float64(all),
+		w.distinct >= config.MinMessages:
 		return ReasonShare
-	case now.Sub(w.since) >= b.window &&
-		(w.transient >= minAttempts || w.attempts >= minAttempts && w.distinct >= minUnknown):
+	case w.distinct > 0 && now.Sub(w.since) >= config.Window &&
+		(w.transient >= minAttempts || w.distinct >= minWitnesses):
 		return ReasonNothing
 	}
 	return ""
