@@ -9,10 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/registry"
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
 )
 
@@ -24,29 +22,25 @@ type link = chain.Link
 // holds no message: Middleware returns the handler as it is, Health is empty, and Open and Close do nothing.
 type Breaker struct {
 	link
-	config  Config
-	changes changes
+	config   Config
+	sharing  *sharing // nil without Config.Store
+	registry registry.Registry
 	// troubled counts the circuits in which something failed lately, and the freezes. While it is 0 messages pass and
 	// nothing is noted.
 	troubled atomic.Int64
-	frozen   atomic.Int64 // freezes
 
-	mu       sync.RWMutex
+	mu       sync.Mutex // of what follows, and of the circuits and freezes
 	circuits map[place]*circuit
 	freezes  map[frozen]*freeze
-
-	sharing  *sharing // nil without Config.Store
-	registry registry.Registry
+	changes  []Change // that are not told yet
+	telling  bool
 }
 
 // place names a circuit.
-type place struct {
-	handler, scope string
-	others         bool
-}
+type place struct{ handler, scope string }
 
-// rest is the place of the scopes of a handler beyond maxScopes.
-func (at place) rest() place { return place{handler: at.handler, others: at.scope != ""} }
+// otherScopes is the scope of those beyond maxScopes.
+const otherScopes = "(others)"
 
 // New returns a Breaker, or an error that names the field of config that is wrong.
 func New(config Config) (*Breaker, error) {
@@ -73,16 +67,9 @@ func (b *Breaker) Middleware(h message.HandlerFunc) message.HandlerFunc {
 
 func (b *Breaker) step(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
-		if b.troubled.Load() == 0 {
-			out, o := next(c)
-			if o.Next == chain.Done && b.troubled.Load() == 0 {
-				return out, o
-			}
-			return b.passage(c).run(next, true, out, o)
-		}
 		circuit, opened, ok := b.letPass(c)
 		if !ok {
-			return b.passage(c).run(next, false, nil, chain.Outcome{})
+			return b.passage(c).run(next)
 		}
 		out, o := next(c)
 		if o.Next == chain.Done && b.passed(c, circuit, opened) {
@@ -90,90 +77,70 @@ func (b *Breaker) step(next chain.Handler) chain.Handler {
 		}
 		p := b.passage(c)
 		p.circuit, p.opened = circuit, opened
-		return p.run(next, true, out, o)
+		if o, ends := p.settle(o); ends {
+			return out, o
+		}
+		return p.run(next)
 	}
 }
 
 // letPass reports whether a message may pass because its circuit is closed, which is nil if nothing of the handler
 // failed. It allocates nothing: most messages succeed, also where one in a hundred fails.
 func (b *Breaker) letPass(c *chain.Call) (_ *circuit, opened uint64, ok bool) {
-	if b.config.Scope != nil || b.frozen.Load() != 0 || c.Doubted {
+	if b.troubled.Load() == 0 {
+		return nil, 0, true
+	}
+	if b.config.Scope != nil || c.Doubted {
 		return nil, 0, false
 	}
-	of := b.find(place{handler: message.HandlerNameFromCtx(c.Ctx)}, false)
-	if of == nil {
-		return nil, untroubled, true
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	of := b.circuits[place{handler: message.HandlerNameFromCtx(c.Ctx)}]
+	switch {
+	case len(b.freezes) > 0:
+		return nil, 0, false
+	case of == nil:
+		return nil, 0, true
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	return of, of.opened, !of.retired && of.state.name() == Closed
+	return of, of.opened, of.state.name() == Closed
 }
 
 // passed notes the success of a message that letPass let pass. It reports false if the circuit changed meanwhile.
 func (b *Breaker) passed(c *chain.Call, of *circuit, opened uint64) bool {
-	if of == nil {
-		return b.find(place{handler: message.HandlerNameFromCtx(c.Ctx)}, false) == nil
+	if of == nil && b.troubled.Load() == 0 {
+		return true
 	}
-	of.mu.Lock()
-	defer of.mu.Unlock()
-	if of.retired || of.opened != opened {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if of == nil {
+		return b.config.Scope == nil && b.circuits[place{handler: message.HandlerNameFromCtx(c.Ctx)}] == nil
+	}
+	if of.opened != opened {
 		return false
 	}
 	of.passed(recent.Of(c))
 	return true
 }
 
-func (b *Breaker) passage(c *chain.Call) *passage {
-	p := &passage{breaker: b, c: c, of: recent.Of(c), opened: untroubled}
-	if b.config.Scope != nil {
-		safecall.Hook(b.config.Logger, "breaker.Scope", func() {
-			p.scope = boundedtext.Text(b.config.Scope(c.Original()), 200)
-		})
-	}
-	return p
-}
-
-// lock returns the circuit of p's message, with its lock held: the one that let its attempt begin, or its own. Without
-// create it returns nil if nothing of the circuit failed lately.
-func (b *Breaker) lock(p *passage, create bool) *circuit {
-	for c := p.circuit; ; c = nil {
-		if c == nil {
-			c = b.find(place{handler: message.HandlerNameFromCtx(p.c.Ctx), scope: p.scope}, create)
-		}
-		if c == nil {
-			return nil
-		}
-		c.mu.Lock()
-		if !c.retired {
-			return c
-		}
-		c.mu.Unlock()
-	}
-}
-
+// find returns the circuit of a message of a handler and scope, or nil if nothing of it failed lately and it need not
+// be created. The caller holds b.mu.
 func (b *Breaker) find(at place, create bool) *circuit {
-	b.mu.RLock()
+	others := at
+	if at.scope != "" {
+		others.scope = otherScopes
+	}
 	c := b.circuits[at]
-	if c == nil && !create {
-		c = b.circuits[at.rest()]
-	}
-	b.mu.RUnlock()
-	if c != nil || !create {
+	switch {
+	case c != nil:
 		return c
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if c := b.circuits[at]; c != nil {
-		return c
-	}
-	shown := at.scope
-	if at.scope != "" && !b.makeRoom(at.handler) {
-		at, shown = at.rest(), "(others)"
-		if c := b.circuits[at]; c != nil {
-			return c
+	case !create:
+		return b.circuits[others]
+	case at.scope != "" && !b.makeRoom(at.handler):
+		if at = others; b.circuits[at] != nil {
+			return b.circuits[at]
 		}
 	}
-	c = newCircuit(b, at.handler, shown)
+	c = &circuit{breaker: b, place: at, state: new(closed), window: newWindow()}
 	b.circuits[at] = c
 	return c
 }
@@ -181,34 +148,24 @@ func (b *Breaker) find(at place, create bool) *circuit {
 // makeRoom reports whether a handler may have one more scope. If it has too many, the one is forgotten that holds
 // nothing and whose latest failure is longest ago. The caller holds b.mu.
 func (b *Breaker) makeRoom(handler string) bool {
-	n, oldest, since := 0, place{}, time.Time{}
+	var oldest *circuit
+	n := 0
 	for at, c := range b.circuits {
-		if at.handler != handler || at.scope == "" {
+		if at.handler != handler || at.scope == "" || at.scope == otherScopes {
 			continue
 		}
-		if n++; !c.mu.TryLock() { // it is in use
-			continue
+		if n++; c.idle() && (oldest == nil || c.failedAt.Before(oldest.failedAt)) {
+			oldest = c
 		}
-		if c.idle() && (oldest == place{} || c.failedAt.Before(since)) {
-			oldest, since = at, c.failedAt
-		}
-		c.mu.Unlock()
 	}
-	if n < maxScopes {
+	switch {
+	case n < maxScopes:
 		return true
-	}
-	c := b.circuits[oldest]
-	if c == nil || !c.mu.TryLock() {
+	case oldest == nil:
 		return false
 	}
-	defer c.mu.Unlock()
-	if !c.idle() {
-		return false
-	}
-	c.calmDown()
-	c.disarm()
-	c.retired = true
-	delete(b.circuits, oldest)
+	oldest.calmDown()
+	delete(b.circuits, oldest.place)
 	return true
 }
 
@@ -240,23 +197,23 @@ func (b *Breaker) Health() []Status {
 	if b == nil {
 		return found
 	}
-	b.mu.RLock()
-	circuits := make([]*circuit, 0, len(b.circuits))
-	for _, c := range b.circuits {
-		circuits = append(circuits, c)
-	}
+	b.mu.Lock()
 	for _, f := range b.freezes {
 		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason,
-			Actor:   f.actor,
-			Waiting: int(f.waiting.Load())})
+			Actor: f.actor, Waiting: f.waiting})
 	}
-	b.mu.RUnlock()
-	for _, c := range circuits {
-		c.mu.Lock()
+	causes := make(map[place]error)
+	for at, c := range b.circuits {
 		if c.state.name() != Closed || c.waiting() > 0 {
 			found = append(found, c.status())
+			causes[at] = c.cause
 		}
-		c.mu.Unlock()
+	}
+	b.mu.Unlock()
+	for i, status := range found { // without the lock: an error's text can take its time
+		if cause := causes[place{status.Handler, status.Scope}]; cause != nil && status.State != Frozen {
+			found[i].Cause = b.cause(cause).Error()
+		}
 	}
 	slices.SortStableFunc(found, func(a, b Status) int { // a freeze stays before an outage
 		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope))

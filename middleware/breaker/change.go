@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -56,46 +55,17 @@ const (
 	ReasonShared = "shared"
 )
 
-// changes are told one at a time, in their order, without a lock that a hook could meet.
-type changes struct {
-	mu      sync.Mutex
-	waiting []Change
-	telling bool
-}
-
-func (c *changes) add(change Change) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting = append(c.waiting, change)
-}
-
-func (c *changes) next() (change Change, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.waiting) == 0 {
-		c.telling = false
-		return change, false
-	}
-	change, c.waiting = c.waiting[0], c.waiting[1:]
-	return change, true
-}
-
-func (c *changes) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.telling || len(c.waiting) == 0 {
-		return false
-	}
-	c.telling = true
-	return true
-}
-
-// tell logs the changes that wait and calls the hook. Call it without a lock.
+// tell logs the changes that wait and calls the hook, one at a time and in order. Call it without a lock.
 func (b *Breaker) tell() {
-	if !b.changes.begin() {
-		return
-	}
-	for change, ok := b.changes.next(); ok; change, ok = b.changes.next() {
+	for {
+		b.mu.Lock()
+		if b.telling || len(b.changes) == 0 {
+			b.mu.Unlock()
+			return
+		}
+		change := b.changes[0]
+		b.changes, b.telling = b.changes[1:], true
+		b.mu.Unlock()
 		_ = safecall.Call("the logger", func() error { b.log(change); return nil })
 		if b.config.Hooks.OnChange != nil {
 			_ = safecall.Call("the logger", func() error {
@@ -104,6 +74,9 @@ func (b *Breaker) tell() {
 				return nil
 			})
 		}
+		b.mu.Lock()
+		b.telling = false
+		b.mu.Unlock()
 	}
 }
 
@@ -124,20 +97,20 @@ func (b *Breaker) log(change Change) {
 	if change.Lasted > 0 {
 		fields["lasted"] = change.Lasted.Round(time.Millisecond).String()
 	}
+	cause := b.cause(change.Cause)
+	if cause != nil && !(change.To == Open && change.From == Closed) {
+		fields[logging.Error] = cause.Error()
+	}
 	switch {
 	case change.To == Closed:
 		logging.BreakerClosed.Write(b.config.Logger, nil, fields)
 	case change.To == Frozen:
 		logging.BreakerFrozen.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Ramping:
-		fields[logging.Error] = b.cause(change.Cause).Error()
 		logging.BreakerReopened.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Closed:
-		logging.BreakerOpened.Write(b.config.Logger, b.cause(change.Cause), fields)
+		logging.BreakerOpened.Write(b.config.Logger, cause, fields)
 	default:
-		if change.Cause != nil {
-			fields[logging.Error] = b.cause(change.Cause).Error()
-		}
 		logging.BreakerChanged.Write(b.config.Logger, nil, fields)
 	}
 }

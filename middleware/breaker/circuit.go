@@ -4,10 +4,8 @@ import (
 	"container/list"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
 )
 
@@ -28,13 +26,12 @@ const (
 	maxAlone = 2
 )
 
-// circuit is the state of one handler and scope. Its methods are called with mu held unless they say otherwise.
+// circuit is the state of one handler and scope. Its methods are called with the breaker's lock held unless they say
+// otherwise.
 type circuit struct {
-	breaker        *Breaker
-	handler, scope string
+	breaker *Breaker
+	place
 
-	mu            sync.Mutex
-	retired       bool // another circuit may have its place
 	troubled      bool // something failed lately
 	failedAt      time.Time
 	passes        bool      // something succeeded since then
@@ -49,26 +46,16 @@ type circuit struct {
 	opened uint64        // counts how often it opened: attempts that began before prove nothing
 	wait   time.Duration // before the latest probe
 
-	confirmed bool             // enough messages failed in this outage
-	unproven  time.Time        // since when too few have
-	alone     []recent.Message // went to a stage all the same
-	named     bool             // a log line named the message that fails alone
+	unproven time.Time        // since when too few messages failed in this outage
+	alone    []recent.Message // went to a stage all the same
+	named    bool             // a log line named the message that fails alone
 
 	shared shared
 
-	queue    list.List     // of *waiter, first come first served
-	pausing  int           // messages that wait a moment for their next attempt while the circuit is closed
-	reopen   chan struct{} // shuts valves, or nil
-	timer    *time.Timer
-	timerFor time.Time
-}
-
-// failure is a failed attempt.
-type failure struct {
-	p       *passage
-	err     error
-	verdict classify.Verdict
-	probe   bool
+	queue   list.List     // of *passage, first come first served
+	pausing int           // messages that wait a moment for their next attempt while the circuit is closed
+	reopen  chan struct{} // shuts valves, or nil
+	timer   *time.Timer   // calls tick
 }
 
 // decision is what becomes of a message whose attempt ended.
@@ -81,10 +68,6 @@ const (
 	nextStage                 // it goes to its next stage
 	doubtful                  // it is retried as if there were no breaker, unless one of its errors says unavailable
 )
-
-func newCircuit(b *Breaker, handler, scope string) *circuit {
-	return &circuit{breaker: b, handler: handler, scope: scope, state: new(closed), window: newWindow()}
-}
 
 func (c *circuit) waiting() int { return c.queue.Len() + c.pausing }
 
@@ -113,7 +96,7 @@ func (c *circuit) become(to state, now time.Time) {
 	} else {
 		change.Lasted = now.Sub(c.began)
 	}
-	c.breaker.changes.add(change)
+	c.breaker.changes = append(c.breaker.changes, change)
 	if sharing := c.breaker.sharing; sharing != nil && (change.To == Ramping || from == Closed) {
 		sharing.changed()
 	}
@@ -142,23 +125,19 @@ func (c *circuit) calmDown() {
 	c.window.newRun()
 	c.window.begin(time.Time{})
 	c.doubt = doubt{}
-	c.disarm()
+	c.timer.Stop()
 }
 
 // failed notes a failure, and decides what becomes of its message.
 func (c *circuit) failed(f *failure, now time.Time) decision {
-	p, stale := f.p, f.p.stale(c)
-	f.probe, p.probe = p.probe, false
+	f.probe, f.stale, f.p.probe = f.p.probe, f.p.stale(c), false
 	c.trouble(now)
 	if f.verdict.Unavailable {
 		c.unavailableAt = now
-		return c.state.failed(c, f, stale, now)
+	} else if c.doubt.passed = 0; c.meansNothing(f.p, now) {
+		return c.doubted(f, now)
 	}
-	c.doubt.passed = 0
-	if c.meansNothing(p, now) {
-		return c.doubted(f, stale, now)
-	}
-	return c.state.failed(c, f, stale, now)
+	return c.state.failed(c, f, now)
 }
 
 // meansNothing reports whether a failure of p's message that does not say unavailable says nothing about other
@@ -177,37 +156,35 @@ func (c *circuit) saysUnavailable(now time.Time) bool {
 }
 
 // doubted lets a message go on as without a breaker. If no error says unavailable, all messages that wait go on too.
-func (c *circuit) doubted(f *failure, stale bool, now time.Time) decision {
-	if !stale {
-		c.state.released(c, f.probe, true, now)
-	}
-	if !c.doubt.over {
-		c.doubt.over = true
-		f.p.gaveUp = true
-	}
-	if c.holds() && !c.saysUnavailable(now) {
+func (c *circuit) doubted(f *failure, now time.Time) decision {
+	f.gaveUp, c.doubt.over = !c.doubt.over, true
+	switch {
+	case c.holds() && !c.saysUnavailable(now):
 		c.shared.open, c.shared.until = false, now.Add(calm) // that others find the same says no more
 		c.close(now)
+	case f.probe && !f.stale && c.state.name() == HalfOpen:
+		c.probeAt(now, now)
 	}
 	return doubtful
 }
 
-// mayOpen counts a failure while messages pass, and opens the circuit if that is enough. At the begin of a ramp one
-// error that says unavailable is enough: the downstream was unavailable a moment ago.
-func (c *circuit) mayOpen(f *failure, now time.Time) decision {
-	config, row := &c.breaker.config, unavailableInARow
-	if r, ok := c.state.(*ramping); ok && r.step < minSteps {
-		row = 1
-	}
-	blamed := c.window.note(f.p.of, f.verdict, config.Window, now)
-	if reason := c.window.reason(config, row, now); reason != "" && (!blamed || reason == ReasonNothing) {
+// note counts a failure.
+func (c *circuit) note(f *failure, now time.Time) (blamed bool) {
+	return c.window.note(f.p.of, f.verdict, c.breaker.config.Window, now)
+}
+
+// mayOpen counts a failure while messages pass, and opens the circuit if that is enough: row is how many errors in a
+// row that say unavailable are.
+func (c *circuit) mayOpen(f *failure, row int, now time.Time) decision {
+	blamed := c.note(f, now)
+	reason := c.window.reason(&c.breaker.config, row, now)
+	switch {
+	case reason == ReasonNothing && blamed:
 		c.open(reason, f, now)
-		if blamed {
-			return pass
-		}
+	case reason != "" && !blamed:
+		c.open(reason, f, now)
 		return keep
-	}
-	if f.verdict.Unavailable && !blamed && !c.window.mixed() {
+	case f.verdict.Unavailable && !blamed && !c.window.mixed():
 		return pause
 	}
 	return pass
@@ -218,7 +195,6 @@ func (c *circuit) open(reason string, f *failure, now time.Time) {
 	if c.state.name() == Closed {
 		c.wait = 0
 	}
-	c.confirmed = c.window.distinct >= minWitnesses
 	c.named, c.alone, c.unproven = false, nil, now
 	c.opened++
 	c.reason, c.cause = reason, f.err
@@ -241,24 +217,22 @@ func (c *circuit) holdOn(f *failure, now time.Time) {
 	c.arm(next.due, now)
 }
 
-// witness counts a failure while the circuit holds messages.
-func (c *circuit) witness(f *failure, now time.Time) {
-	c.window.note(f.p.of, f.verdict, c.breaker.config.Window, now)
-	c.confirmed = c.confirmed || c.window.distinct >= minWitnesses
+// confirmed reports whether enough messages failed in this outage.
+func (c *circuit) confirmed() bool {
+	return c.window.distinct >= minWitnesses || c.reason == ReasonShared
 }
 
 // probeFailed goes on with the outage. If too few messages say unavailable, the message goes to its next stage.
 func (c *circuit) probeFailed(f *failure, now time.Time) decision {
 	c.cause = f.err
 	c.shared.open = false // this instance knows by itself
-	if f.verdict.Unavailable && !c.confirmed && now.Sub(c.unproven) >= c.breaker.config.Doubt {
-		if f.p.later && c.mayLeave(f.p.of) {
+	if f.verdict.Unavailable && !c.confirmed() && now.Sub(c.unproven) >= c.breaker.config.Doubt {
+		if f.later && c.mayLeave(f.p.of) {
 			c.unproven = now
 			c.probeAt(now, now)
 			return nextStage
 		}
-		f.p.name = !c.named
-		c.named = true
+		f.alone, c.named = !c.named, true
 	}
 	c.holdOn(f, now)
 	return keep
@@ -281,10 +255,10 @@ func (c *circuit) succeeded(p *passage, now time.Time) {
 	stale := p.stale(c)
 	p.probe = false
 	switch {
-	case !stale:
-		c.state.succeeded(c, p, now)
-	case c.state.name() == Closed:
+	case !c.holds():
 		c.passed(p.of)
+	case !stale:
+		c.isBack(p, now)
 	}
 }
 
@@ -325,13 +299,16 @@ func (c *circuit) close(now time.Time) {
 	c.state.tick(c, now)
 }
 
-// released notes that p's attempt proves nothing. If it was the probe, the next message is.
+// released notes that p's attempt proves nothing. If it was the probe, another message is: at once, or after a wait.
 func (c *circuit) released(p *passage, atOnce bool, now time.Time) {
-	probe := p.probe
-	p.probe = false
-	if !p.stale(c) {
-		c.state.released(c, probe, atOnce, now)
+	if p.probe && !p.stale(c) && c.state.name() == HalfOpen {
+		due := now
+		if !atOnce {
+			due = now.Add(c.wait)
+		}
+		c.probeAt(due, now)
 	}
+	p.probe = false
 }
 
 // probeAt has the next probe begin at a time.
@@ -346,15 +323,12 @@ func (c *circuit) probe(now time.Time) {
 	c.arm(now.Add(probeLease), now)
 }
 
-// status is the state for Health.
+// status is the state for Health, without the cause.
 func (c *circuit) status() Status {
 	status := Status{Handler: c.handler, Scope: c.scope, State: c.state.name(), Since: c.window.since,
 		Waiting: c.waiting()}
 	if status.State != Closed {
 		status.Since, status.Reason = c.began, c.reason
-		if c.cause != nil {
-			status.Cause = c.breaker.cause(c.cause).Error()
-		}
 	}
 	if o, ok := c.state.(*open); ok {
 		status.NextProbe = o.due
@@ -364,52 +338,34 @@ func (c *circuit) status() Status {
 
 // arm has tick called at a time. One timer serves all messages of the circuit.
 func (c *circuit) arm(at, now time.Time) {
-	if c.timer != nil && c.timerFor.Equal(at) {
-		return
-	}
-	c.disarm()
-	c.timerFor = at
-	c.timer = time.AfterFunc(at.Sub(now), c.onTimer)
-}
-
-func (c *circuit) disarm() {
-	if c.timer != nil {
-		c.timer.Stop()
-		c.timer = nil
+	if c.timer == nil {
+		c.timer = time.AfterFunc(at.Sub(now), c.onTimer)
+	} else {
+		c.timer.Reset(at.Sub(now))
 	}
 }
 
 func (c *circuit) onTimer() {
-	c.mu.Lock()
-	c.timer = nil
-	c.state.tick(c, time.Now())
-	c.mu.Unlock()
+	c.breaker.mu.Lock()
+	if c.troubled {
+		c.state.tick(c, time.Now())
+	}
+	c.breaker.mu.Unlock()
 	c.breaker.tell()
 }
 
-// waiter is a message that is held in the breaker.
-type waiter struct {
-	p       *passage
-	element *list.Element // nil when it may go on
-	goOn    chan struct{}
-}
-
 // join puts a message at the end of the queue. So those that are held try in turn.
-func (c *circuit) join(p *passage) *waiter {
-	w := &waiter{p: p, goOn: make(chan struct{})}
-	w.element = c.queue.PushBack(w)
-	return w
-}
+func (c *circuit) join(p *passage) { p.queued, p.goOn = c.queue.PushBack(p), make(chan struct{}) }
 
-// leave takes a message out of the queue. It reports false if the message may go on.
-func (c *circuit) leave(w *waiter) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w.element == nil {
+// leave takes a message out of the queue. It reports false if the message may go on. Call it without the lock.
+func (c *circuit) leave(p *passage) bool {
+	c.breaker.mu.Lock()
+	defer c.breaker.mu.Unlock()
+	if p.queued == nil {
 		return false
 	}
-	c.queue.Remove(w.element)
-	w.element = nil
+	c.queue.Remove(p.queued)
+	p.queued = nil
 	return true
 }
 
@@ -424,15 +380,15 @@ func (c *circuit) release(probe bool) bool {
 		return false
 	}
 	for e, n := next, 0; probe && e != nil && n < maxLooked; e, n = e.Next(), n+1 {
-		if c.window.messages.Get(e.Value.(*waiter).p.of) == nil {
+		if c.window.messages.Get(e.Value.(*passage).of) == nil {
 			next = e
 			break
 		}
 	}
-	w := c.queue.Remove(next).(*waiter)
-	w.element = nil
-	w.p.begin(c, probe)
-	close(w.goOn)
+	p := c.queue.Remove(next).(*passage)
+	p.queued = nil
+	p.begin(c, probe)
+	close(p.goOn)
 	return true
 }
 

@@ -1,16 +1,11 @@
 package breaker
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/hold/gate"
 )
 
 // frozen names a freeze. A handler can be frozen by this process and, shared, by the Store.
@@ -26,7 +21,7 @@ type freeze struct {
 	handler, reason, actor string
 	since                  time.Time
 	lifted                 chan struct{}
-	waiting                atomic.Int64
+	waiting                int
 }
 
 // Open holds the messages of a handler in this process until Close is called, for a deployment or a repair. Handler ""
@@ -65,14 +60,13 @@ func (b *Breaker) freeze(of frozen, reason, actor string) {
 	if f == nil {
 		from, f = Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
 		b.freezes[of] = f
-		b.frozen.Add(1)
 		b.troubled.Add(1)
 	} else if f.reason == reason && f.actor == actor {
 		return
 	}
 	f.reason, f.actor = reason, actor
-	b.changes.add(Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor,
-		Waiting: int(f.waiting.Load())})
+	b.changes = append(b.changes, Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor,
+		Waiting: f.waiting})
 }
 
 // lift ends a freeze. The caller holds b.mu.
@@ -81,9 +75,8 @@ func (b *Breaker) lift(of frozen, reason, actor string) {
 	delete(b.freezes, of)
 	close(f.lifted)
 	b.troubled.Add(-1)
-	b.frozen.Add(-1)
-	b.changes.add(Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor,
-		Waiting: int(f.waiting.Load()), Lasted: time.Since(f.since)})
+	b.changes = append(b.changes, Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor,
+		Waiting: f.waiting, Lasted: time.Since(f.since)})
 }
 
 // freezeShared makes the freezes of the Store the breaker's own.
@@ -122,51 +115,22 @@ func (b *Breaker) Close(handler string) error {
 			b.lift(of, b.freezes[of].reason, "")
 		}
 	}
-	var all []*circuit
 	for at, c := range b.circuits {
-		if handler == "" || handler == at.handler {
-			all = append(all, c)
+		if (handler == "" || handler == at.handler) && c.holds() {
+			c.ramp(now)
 		}
 	}
 	b.mu.Unlock()
-	for _, c := range all {
-		c.mu.Lock()
-		if c.holds() {
-			c.ramp(now)
-		}
-		c.mu.Unlock()
-	}
 	b.tell()
 	return nil
 }
 
-// freezeOf returns a freeze of a handler, or of all, or nil.
+// freezeOf returns a freeze of a handler, or of all, or nil. The caller holds b.mu.
 func (b *Breaker) freezeOf(handler string) *freeze {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if len(b.freezes) == 0 {
-		return nil
-	}
 	for _, of := range [...]frozen{{handler: handler}, {handler, true}, {}, {shared: true}} {
 		if f := b.freezes[of]; f != nil {
 			return f
 		}
-	}
-	return nil
-}
-
-func (p *passage) frozen() *freeze { return p.breaker.freezeOf(message.HandlerNameFromCtx(p.c.Ctx)) }
-
-// thaw waits until the freeze is lifted. Its error requeues the message.
-func (p *passage) thaw(ctx context.Context, f *freeze) error {
-	if valve := gate.Of(p.c.Ctx); valve != nil && !p.c.Acked() {
-		valve.Shut(f.lifted)
-		return p.requeue()
-	}
-	f.waiting.Add(1)
-	defer f.waiting.Add(-1)
-	if !p.waitFor(ctx, f.lifted) {
-		return p.requeue()
 	}
 	return nil
 }

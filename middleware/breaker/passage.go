@@ -1,15 +1,16 @@
 package breaker
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
@@ -17,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
 // passage is a message in the breaker: its attempts, with the waits between them.
@@ -25,24 +25,18 @@ type passage struct {
 	breaker *Breaker
 	c       *chain.Call
 	of      recent.Message
-	scope   string
+	at      place
 
-	circuit *circuit // that let the attempt begin, or nil
+	circuit *circuit // that let the attempt begin, or nil if nothing of it failed
 	opened  uint64   // of circuit, when the attempt began
 	probe   bool     // the attempt is a probe
 
-	paused *circuit // that counts the message among those that pause
+	queued *list.Element // in the queue of a circuit, or nil
+	goOn   chan struct{} // closed when the message leaves the queue for an attempt
 
-	err    error         // of the latest attempt
-	after  time.Duration // the retry-after of err
-	waits  time.Duration // the latest pause
-	later  bool          // there is a next stage
-	name   bool          // a log line must name the message
-	gaveUp bool          // a log line must say that errors like this one hold no more messages
+	err   error         // of the latest attempt
+	waits time.Duration // the latest pause
 }
-
-// untroubled is passage.opened of an attempt that began while nothing failed.
-const untroubled = math.MaxUint64
 
 // minPause and maxPause bound the waits of a message whose errors look like an outage while the circuit is closed.
 const minPause, maxPause = 50 * time.Millisecond, time.Second
@@ -52,45 +46,46 @@ var (
 	errAlone = errors.New("no other message failed with it")
 )
 
-// begin notes that an attempt may begin. The caller holds the lock of c.
+func (b *Breaker) passage(c *chain.Call) *passage {
+	p := &passage{breaker: b, c: c, of: recent.Of(c), at: place{handler: message.HandlerNameFromCtx(c.Ctx)}}
+	if b.config.Scope != nil {
+		safecall.Hook(b.config.Logger, "breaker.Scope", func() {
+			p.at.scope = boundedtext.Text(b.config.Scope(c.Original()), 200)
+		})
+	}
+	return p
+}
+
+// find returns the circuit that let the attempt begin, or that of the message. Without create it returns nil if nothing
+// of the circuit failed lately. The caller holds the breaker's lock.
+func (p *passage) find(create bool) *circuit {
+	if c := p.circuit; c != nil && p.breaker.circuits[c.place] == c {
+		return c
+	}
+	return p.breaker.find(p.at, create)
+}
+
+// begin notes that an attempt may begin.
 func (p *passage) begin(c *circuit, probe bool) { p.circuit, p.opened, p.probe = c, c.opened, probe }
 
 // stale reports whether the attempt began before the circuit last opened.
 func (p *passage) stale(c *circuit) bool {
-	if p.circuit != c || p.opened == untroubled {
+	if p.circuit != c {
 		return c.state.name() != Closed
 	}
 	return p.opened != c.opened
 }
 
-// run calls next until its outcome is for the parts further out. began means that the first attempt has ended, with out
-// and o.
-func (p *passage) run(next chain.Handler, began bool, out []*message.Message,
-	o chain.Outcome) ([]*message.Message, chain.Outcome) {
-	defer p.breaker.tell()
+// run makes attempts until the outcome of one is for the parts further out.
+func (p *passage) run(next chain.Handler) ([]*message.Message, chain.Outcome) {
 	for {
-		if !began {
-			if err := p.enter(); err != nil {
-				return nil, chain.OutcomeOf(err)
-			}
-			out, o = p.attempt(next)
+		if err := p.enter(); err != nil {
+			return nil, chain.OutcomeOf(err)
 		}
-		began = false
-		switch p.settle(o) {
-		case pass:
+		out, o := p.attempt(next)
+		if o, ends := p.settle(o); ends {
 			return out, o
-		case nextStage:
-			return nil, chain.Outcome{Next: chain.Stage, Why: p.bounded(o.Why)}
-		case doubtful:
-			p.c.Doubted = true
-			return nil, o
-		case pause:
-			if err := p.pause(); err != nil {
-				return nil, chain.OutcomeOf(err)
-			}
 		}
-		p.err, p.c.Doubted = o.Why, false
-		p.c.Restore()
 	}
 }
 
@@ -100,7 +95,6 @@ func (p *passage) attempt(next chain.Handler) ([]*message.Message, chain.Outcome
 	defer func() {
 		if !returned {
 			p.release(true)
-			p.breaker.tell()
 		}
 	}()
 	out, o := next(p.c)
@@ -108,95 +102,127 @@ func (p *passage) attempt(next chain.Handler) ([]*message.Message, chain.Outcome
 	return out, o
 }
 
-// settle decides what becomes of the message after an attempt.
-func (p *passage) settle(o chain.Outcome) decision {
+// settle decides what becomes of the message after an attempt. It returns the outcome for the parts further out, if
+// no other attempt follows.
+func (p *passage) settle(o chain.Outcome) (_ chain.Outcome, ends bool) {
+	b := p.breaker
 	if o.Next == chain.Done {
-		if c := p.breaker.lock(p, false); c != nil {
+		b.mu.Lock()
+		if c := p.find(false); c != nil {
 			c.succeeded(p, time.Now())
-			c.mu.Unlock()
 		}
-		return pass
+		b.mu.Unlock()
+		b.tell()
+		return o, true
 	}
 	if p.c.Nacked() || p.c.Claimed() || p.c.Left(o) {
 		p.release(true)
-		return pass
+		return o, true
 	}
-	verdict := p.breaker.config.Classifier.Classify(o.Why)
+	verdict := b.config.Classifier.Classify(o.Why)
 	if verdict.NotNow || !attempts.CanSucceed(verdict.Class) {
 		p.release(!verdict.NotNow)
-		return pass
+		return o, true
 	}
-	p.after = verdict.RetryAfter
-	if p.later = p.probe; p.later {
+	f := &failure{p: p, err: o.Why, verdict: verdict}
+	if p.probe {
 		stage := verdict
-		stage.RetryAfter = min(stage.RetryAfter, p.breaker.config.MaxProbe)
-		p.later = p.c.HasNextStage(stage)
+		stage.RetryAfter = min(stage.RetryAfter, b.config.MaxProbe)
+		f.later = p.c.HasNextStage(stage)
 	}
-	c := p.breaker.lock(p, true)
-	decided := c.failed(&failure{p: p, err: o.Why, verdict: verdict}, time.Now())
-	acked := p.c.Acked() && decided != nextStage // it cannot come again
-	if decided == pause && !acked {
+	b.mu.Lock()
+	c := p.find(true)
+	decided := c.failed(f, time.Now())
+	if p.c.Acked() && decided != nextStage { // it cannot come again
+		decided = pass
+	}
+	if decided == pause {
 		c.pausing++
-		p.paused = c
 	}
-	c.mu.Unlock()
-	p.breaker.tell()
-	p.log(o.Why, verdict)
-	if acked {
-		return pass
+	b.mu.Unlock()
+	b.tell()
+	f.log()
+	p.err, p.c.Doubted = o.Why, decided == doubtful
+	switch decided {
+	case pass, doubtful:
+		return o, true
+	case nextStage:
+		return chain.Outcome{Next: chain.Stage, Why: f.bounded()}, true
+	case pause:
+		if err := p.pause(c); err != nil {
+			return chain.OutcomeOf(err), true
+		}
 	}
-	return decided
+	p.c.Restore()
+	return o, false
 }
 
 // release notes that the attempt proves nothing.
 func (p *passage) release(atOnce bool) {
-	if c := p.circuit; c != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.released(p, atOnce, time.Now())
+	p.breaker.mu.Lock()
+	if p.circuit != nil {
+		p.circuit.released(p, atOnce, time.Now())
 	}
+	p.breaker.mu.Unlock()
+	p.breaker.tell()
 }
 
 // enter waits until an attempt may begin. Its error requeues the message.
 func (p *passage) enter() error {
-	ctx := p.c.WaitContext()
+	b, ctx, valve := p.breaker, p.c.WaitContext(), gate.Of(p.c.Ctx)
+	if p.c.Acked() { // it cannot come again
+		valve = nil
+	}
 	for {
-		if f := p.frozen(); f != nil {
-			if err := p.thaw(ctx, f); err != nil {
-				return err
+		b.mu.Lock()
+		if f := b.freezeOf(p.at.handler); f != nil {
+			if valve != nil {
+				valve.Shut(f.lifted)
+				b.mu.Unlock()
+				return p.requeue()
+			}
+			f.waiting++
+			b.mu.Unlock()
+			lifted := p.waitFor(ctx, f.lifted)
+			b.mu.Lock()
+			f.waiting--
+			b.mu.Unlock()
+			if !lifted {
+				return p.requeue()
 			}
 			continue
 		}
-		var c *circuit
-		if !p.c.Doubted {
-			c = p.breaker.lock(p, false)
-		}
-		if c == nil {
-			p.circuit, p.opened = nil, untroubled
+		c := p.find(false)
+		if c == nil || p.c.Doubted {
+			p.circuit = nil
+			b.mu.Unlock()
 			return nil
 		}
 		if ok, probe := c.state.admit(c, time.Now()); ok {
 			p.begin(c, probe)
-			c.mu.Unlock()
-			p.breaker.tell()
+			b.mu.Unlock()
+			b.tell()
 			return nil
 		}
-		if valve := gate.Of(p.c.Ctx); valve != nil && c.state.name() != Ramping && !p.c.Acked() {
+		if valve != nil && c.state.name() != Ramping {
 			valve.Shut(c.shut())
-			c.mu.Unlock()
+			b.mu.Unlock()
 			return p.requeue()
 		}
-		w := c.join(p)
-		c.mu.Unlock()
-		p.breaker.tell()
-		resumed := p.waitFor(ctx, w.goOn) || !c.leave(w) // or at the last moment
+		c.join(p)
+		b.mu.Unlock()
+		b.tell()
+		resumed := p.waitFor(ctx, p.goOn) || !c.leave(p) // or at the last moment
+		b.mu.Lock()
+		freezes := b.freezeOf(p.at.handler) != nil
+		b.mu.Unlock()
 		switch {
 		case !resumed:
 			return p.requeue()
 		case ctx.Err() != nil:
 			p.release(true)
 			return p.requeue()
-		case p.frozen() == nil:
+		case !freezes:
 			return nil
 		}
 		p.release(true) // a freeze does not probe
@@ -206,7 +232,7 @@ func (p *passage) enter() error {
 // waitFor holds the message until a channel is closed, and reports whether it is: not if the message was held for long
 // enough, or went away.
 func (p *passage) waitFor(ctx context.Context, goOn <-chan struct{}) (closed bool) {
-	rest := p.rest(ctx)
+	rest := hold.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
 	defer hold.Holding(p.c, rest, p.breaker.config.Logger)()
 	began, timer := time.Now(), time.NewTimer(rest)
 	defer timer.Stop()
@@ -216,42 +242,28 @@ func (p *passage) waitFor(ctx context.Context, goOn <-chan struct{}) (closed boo
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	p.waited(time.Since(began), !closed || ctx.Err() != nil)
+	lasted, requeued := time.Since(began), !closed || ctx.Err() != nil
+	p.c.AddHeld(lasted)
+	if hook := p.breaker.config.Hooks.OnWaited; hook != nil {
+		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, lasted, requeued) })
+	}
 	return closed
 }
 
 // pause waits before the next attempt while the circuit is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error requeues the message.
-func (p *passage) pause() error {
-	defer func() {
-		p.paused.mu.Lock()
-		defer p.paused.mu.Unlock()
-		p.paused.pausing--
-	}()
-	ctx := p.c.WaitContext()
+func (p *passage) pause(c *circuit) error {
+	ctx, goOn := p.c.WaitContext(), make(chan struct{})
 	p.waits = min(max(2*p.waits, minPause), maxPause)
-	rest := p.rest(ctx)
-	defer hold.Holding(p.c, rest, p.breaker.config.Logger)()
-	began := time.Now()
-	ended := !timing.Wait(ctx, min(p.waits, rest)) || p.waits > rest
-	p.waited(time.Since(began), ended)
-	if ended {
+	defer time.AfterFunc(p.waits, func() { close(goOn) }).Stop()
+	resumed := p.waitFor(ctx, goOn)
+	p.breaker.mu.Lock()
+	c.pausing--
+	p.breaker.mu.Unlock()
+	if !resumed || ctx.Err() != nil {
 		return p.requeue()
 	}
 	return nil
-}
-
-// waited notes a wait, and calls the hook. Call it without a lock.
-func (p *passage) waited(lasted time.Duration, requeued bool) {
-	p.c.AddHeld(lasted)
-	if hook := p.breaker.config.Hooks.OnWaited; hook != nil {
-		safecall.Hook(p.breaker.config.Logger, "breaker.OnWaited", func() { hook(p.c.Ctx, lasted, requeued) })
-	}
-}
-
-// rest returns how long the message may still be held.
-func (p *passage) rest(ctx context.Context) time.Duration {
-	return hold.Rest(ctx, p.breaker.config.MaxHold, p.c.Held())
 }
 
 // requeue returns the error that requeues the message, uncounted. A message that its handler acked cannot come again:
@@ -267,29 +279,40 @@ func (p *passage) requeue() error {
 	return chain.Requeued(err)
 }
 
-// bounded keeps an error from asking a stage for a longer wait than the breaker itself allows: the stage would
-// dead-letter its message.
-func (p *passage) bounded(err error) error {
-	if longest := p.breaker.config.MaxProbe; p.after > longest {
-		return classify.Unavailable(err, classify.RetryAfter(longest)) // no other error sends a message to its next stage
-	}
-	return err
+// failure is a failed attempt, and what its circuit makes of it.
+type failure struct {
+	p       *passage
+	err     error
+	verdict classify.Verdict
+	later   bool // it is a probe's, and there is a next stage
+
+	probe, stale bool // what the attempt was
+	alone        bool // a log line must name the message
+	gaveUp       bool // a log line must say that errors like this one hold no more messages
 }
 
-// log writes the lines that a failure asks for.
-func (p *passage) log(err error, verdict classify.Verdict) {
-	b, handler := p.breaker, message.HandlerNameFromCtx(p.c.Ctx)
-	if p.name {
-		logging.BreakerHeldByOne.Write(b.config.Logger, b.cause(fmt.Errorf("%w: %w", errAlone, err)), logging.Fields{
-			logging.Topic: message.SubscribeTopicFromCtx(p.c.Ctx), logging.Handler: handler, logging.MessageID: p.c.ID(),
+// bounded keeps the error from asking a stage for a longer wait than the breaker itself allows: the stage would
+// dead-letter its message.
+func (f *failure) bounded() error {
+	if longest := f.p.breaker.config.MaxProbe; f.verdict.RetryAfter > longest {
+		return classify.Unavailable(f.err, classify.RetryAfter(longest)) // no other error sends a message to its next stage
+	}
+	return f.err
+}
+
+// log writes the lines that the failure asks for.
+func (f *failure) log() {
+	b, at, ctx := f.p.breaker, f.p.at, f.p.c.Ctx
+	if f.alone {
+		logging.BreakerHeldByOne.Write(b.config.Logger, b.cause(fmt.Errorf("%w: %w", errAlone, f.err)), logging.Fields{
+			logging.Topic: message.SubscribeTopicFromCtx(ctx), logging.Handler: at.handler, logging.MessageID: f.p.c.ID(),
 		})
 	}
-	if p.gaveUp {
-		fields := logging.Fields{logging.Handler: handler, logging.Class: verdict.Class.String()}
-		if p.scope != "" {
-			fields["scope"] = p.scope
+	if f.gaveUp {
+		fields := logging.Fields{logging.Handler: at.handler, logging.Class: f.verdict.Class.String()}
+		if at.scope != "" {
+			fields["scope"] = at.scope
 		}
-		logging.BreakerGaveUp.Write(b.config.Logger, b.cause(err), fields)
+		logging.BreakerGaveUp.Write(b.config.Logger, b.cause(f.err), fields)
 	}
-	p.name, p.gaveUp = false, false
 }

@@ -156,51 +156,26 @@ func (s *sharing) exchange(ctx context.Context) error {
 	}
 	s.breaker.freezeShared(freezes)
 	for _, news := range s.breaker.share(own, others) {
-		if err := s.write(ctx, news); err != nil {
+		if err := news.write(ctx, news.row); err != nil {
 			return err
 		}
+		s.breaker.mu.Lock()
+		// also if a proof removed the row: the next round finds that
+		news.circuit.shared.row = news.row.State == Open
+		news.circuit.shared.proved = news.circuit.shared.proved && !news.proof
+		s.breaker.mu.Unlock()
 	}
 	return nil
 }
 
-// write tells the other instances what became of a circuit.
-func (s *sharing) write(ctx context.Context, news news) (err error) {
-	row := Status{Handler: news.at.handler, Scope: news.at.scope, Instance: s.instance, State: Open,
-		Reason: news.reason, Cause: news.cause}
-	switch news.what {
-	case isOpen:
-		err = s.store.Put(ctx, row)
-	case isStill:
-		err = s.store.Renew(ctx, row)
-	case isProved:
-		row.Instance = ""
-		err = s.store.End(ctx, row)
-	case isOver:
-		err = s.store.End(ctx, row)
-	}
-	if err == nil {
-		news.circuit.written(news)
-	}
-	return err
-}
-
-// news is what the other instances must know of a circuit.
+// news is what the store must know of a circuit.
 type news struct {
 	circuit *circuit
-	at      place
-	what    what
-	reason  string
-	cause   string
+	row     Status
+	write   func(context.Context, Status) error
+	proof   bool  // a message succeeded
+	cause   error // of the row
 }
-
-type what int
-
-const (
-	isOpen   what = iota // by the failures of this instance
-	isStill              // open, as the store knows
-	isProved             // over: a message succeeded
-	isOver               // over, or never of this instance
-)
 
 // shared is what a circuit knows of the other instances.
 type shared struct {
@@ -212,44 +187,43 @@ type shared struct {
 
 // share does what the other instances say, and returns what they must know. own has the rows of this instance, and
 // others one of another instance for each place.
-func (b *Breaker) share(own map[place]bool, others map[place]Status) (all []news) {
-	defer b.tell()
-	for at := range others {
-		b.find(at, true)
-	}
-	circuits := b.shareable()
-	now := time.Now()
-	for at, c := range circuits {
-		c.mu.Lock()
-		row, said := others[at]
-		c.hear(own[at], said, row, now)
-		if n, ok := c.news(at); ok {
-			all = append(all, n)
+func (b *Breaker) share(own map[place]bool, others map[place]Status) []news {
+	all := b.exchange(own, others)
+	b.tell()
+	for i, n := range all { // without the lock: an error's text can take its time
+		if cause := b.cause(n.cause); cause != nil {
+			all[i].row.Cause = boundedtext.Text(cause.Error(), 1000)
 		}
-		c.mu.Unlock()
 	}
 	return all
 }
 
-// shareable returns the circuits that others can know.
-func (b *Breaker) shareable() map[place]*circuit {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	circuits := make(map[place]*circuit, len(b.circuits))
+func (b *Breaker) exchange(own map[place]bool, others map[place]Status) (all []news) {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for at := range others {
+		b.find(at, true)
+	}
 	for at, c := range b.circuits {
-		if !at.others && b.sharing.store.Takes(at.handler, at.scope) {
-			circuits[at] = c
+		if at.scope == otherScopes || !b.sharing.store.Takes(at.handler, at.scope) {
+			continue
+		}
+		row, said := others[at]
+		c.hear(own[at], said, row, now)
+		if n := c.news(b.sharing); n.write != nil {
+			all = append(all, n)
 		}
 	}
-	return circuits
+	return all
 }
 
 // lonely lets this instance decide for itself: the store is not asked any more.
 func (b *Breaker) lonely() {
-	for _, c := range b.shareable() {
-		c.mu.Lock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, c := range b.circuits {
 		c.shared.open, c.shared.row = false, false
-		c.mu.Unlock()
 	}
 }
 
@@ -260,7 +234,7 @@ func (c *circuit) hear(own, said bool, row Status, now time.Time) {
 	case c.state.name() == Closed && said && now.After(c.shared.until) && !c.shared.proved:
 		c.trouble(now)
 		c.open(ReasonShared, &failure{err: otherInstance(row), verdict: classify.Verdict{Unavailable: true}}, now)
-		c.confirmed, c.shared.open = true, true
+		c.shared.open = true
 	case isOpen && c.shared.open && !said, isOpen && c.shared.row && !own && !said:
 		c.shared.open, c.shared.row = false, false // another instance'c message succeeded, or that instance died
 		c.ramp(now)
@@ -280,33 +254,20 @@ func (s *shared) prove(now time.Time) {
 	}
 }
 
-// news returns what the other instances must know of the circuit.
-func (c *circuit) news(at place) (news, bool) {
-	n := news{circuit: c, at: at}
+// news returns what the other instances must know of the circuit, without a write if that is nothing.
+func (c *circuit) news(s *sharing) news {
+	n := news{circuit: c, row: Status{Handler: c.handler, Scope: c.scope, Instance: s.instance}}
 	switch {
 	case c.shared.proved:
-		n.what = isProved
+		n.row.Instance, n.write, n.proof = "", s.store.End, true
 	case c.holds() && !c.shared.open:
-		if n.reason = boundedtext.Text(c.reason, 200); c.shared.row {
-			n.what = isStill
-		}
-		if cause := c.breaker.cause(c.cause); cause != nil {
-			n.cause = boundedtext.Text(cause.Error(), 1000)
+		n.row.State, n.row.Reason, n.cause = Open, boundedtext.Text(c.reason, 200), c.cause
+		n.write = s.store.Put
+		if c.shared.row {
+			n.write = s.store.Renew
 		}
 	case c.shared.row:
-		n.what = isOver
-	default:
-		return n, false
+		n.write = s.store.End
 	}
-	return n, true
-}
-
-// written notes that the other instances can know.
-func (c *circuit) written(n news) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.shared.row = n.what == isOpen || n.what == isStill // also if a proof removed the row: the next round finds that
-	if n.what == isProved {
-		c.shared.proved = false
-	}
+	return n
 }

@@ -2,18 +2,13 @@ package breaker
 
 import "time"
 
-// state is what a circuit does with messages. Its methods are called with the circuit's lock held.
+// state is what a circuit does with messages. Its methods are called with the breaker's lock held.
 type state interface {
 	name() State
 	// admit reports whether one more attempt may begin now, and whether it is a probe.
 	admit(c *circuit, now time.Time) (ok, probe bool)
-	// failed decides what becomes of a message whose attempt began in this state, or before it if that is stale.
-	failed(c *circuit, f *failure, stale bool, now time.Time) decision
-	// succeeded notes a success of an attempt that began in this state.
-	succeeded(c *circuit, p *passage, now time.Time)
-	// released notes that an attempt that began in this state ended, and proves nothing. The next probe is at once or
-	// when it is due.
-	released(c *circuit, probe, atOnce bool, now time.Time)
+	// failed decides what becomes of a message whose attempt failed.
+	failed(c *circuit, f *failure, now time.Time) decision
 	// tick does what is due.
 	tick(c *circuit, now time.Time)
 }
@@ -25,19 +20,12 @@ func (*closed) name() State { return Closed }
 
 func (*closed) admit(*circuit, time.Time) (ok, probe bool) { return true, false }
 
-func (*closed) failed(c *circuit, f *failure, stale bool, now time.Time) decision {
-	if stale { // it began before an outage that is over
-		c.witness(f, now)
-		return keep
+func (*closed) failed(c *circuit, f *failure, now time.Time) decision {
+	if f.stale {
+		return keep // it began before an outage that is over
 	}
-	return c.mayOpen(f, now)
+	return c.mayOpen(f, unavailableInARow, now)
 }
-
-func (*closed) succeeded(c *circuit, p *passage, _ time.Time) {
-	c.passed(p.of)
-}
-
-func (*closed) released(*circuit, bool, bool, time.Time) {}
 
 // tick ends the trouble when nothing has failed for a window and something succeeded, or nothing came for long.
 func (*closed) tick(c *circuit, now time.Time) {
@@ -66,14 +54,10 @@ func (o *open) admit(c *circuit, now time.Time) (ok, probe bool) {
 	return true, true
 }
 
-func (*open) failed(c *circuit, f *failure, _ bool, now time.Time) decision {
-	c.witness(f, now)
+func (*open) failed(c *circuit, f *failure, now time.Time) decision {
+	c.note(f, now)
 	return keep
 }
-
-func (*open) succeeded(c *circuit, p *passage, now time.Time) { c.isBack(p, now) }
-
-func (*open) released(*circuit, bool, bool, time.Time) {}
 
 func (o *open) tick(c *circuit, now time.Time) {
 	switch {
@@ -97,25 +81,12 @@ func (*halfOpen) name() State { return HalfOpen }
 
 func (*halfOpen) admit(*circuit, time.Time) (ok, probe bool) { return false, false }
 
-func (*halfOpen) failed(c *circuit, f *failure, stale bool, now time.Time) decision {
-	c.witness(f, now)
-	if !f.probe || stale {
+func (*halfOpen) failed(c *circuit, f *failure, now time.Time) decision {
+	c.note(f, now)
+	if !f.probe || f.stale {
 		return keep
 	}
 	return c.probeFailed(f, now)
-}
-
-func (*halfOpen) succeeded(c *circuit, p *passage, now time.Time) { c.isBack(p, now) }
-
-func (*halfOpen) released(c *circuit, probe, atOnce bool, now time.Time) {
-	if !probe {
-		return
-	}
-	due := now
-	if !atOnce {
-		due = now.Add(c.wait)
-	}
-	c.probeAt(due, now)
 }
 
 func (h *halfOpen) tick(c *circuit, now time.Time) {
@@ -151,16 +122,16 @@ func (r *ramping) admit(c *circuit, _ time.Time) (ok, probe bool) {
 	return true, false
 }
 
-func (r *ramping) failed(c *circuit, f *failure, stale bool, now time.Time) decision {
-	if stale {
+// failed opens the circuit at once at the begin of a ramp: the downstream was unavailable a moment ago.
+func (r *ramping) failed(c *circuit, f *failure, now time.Time) decision {
+	if f.stale {
 		return keep // it began before the downstream was back
 	}
-	return c.mayOpen(f, now)
+	if r.step < minSteps {
+		return c.mayOpen(f, 1, now)
+	}
+	return c.mayOpen(f, unavailableInARow, now)
 }
-
-func (*ramping) succeeded(c *circuit, p *passage, _ time.Time) { c.passed(p.of) }
-
-func (*ramping) released(*circuit, bool, bool, time.Time) {}
 
 // tick goes on with the ramp at the end of a step.
 func (r *ramping) tick(c *circuit, now time.Time) {
