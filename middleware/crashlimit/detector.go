@@ -301,6 +301,15 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	logging.CrashStoreUnavailable.Write(logger, err, nil)
 }
 
+// note takes in how a beat went.
+func (o *outage) note(logger watermill.LoggerAdapter, err error) {
+	if err != nil {
+		o.began(logger, err)
+	} else {
+		o.answered(logger)
+	}
+}
+
 // answered notes that the store did all that a beat asked.
 func (o *outage) answered(logger watermill.LoggerAdapter) {
 	if !o.on.Load() {

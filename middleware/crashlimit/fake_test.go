@@ -31,6 +31,8 @@ var errDown = errors.New("the store is down")
 func newFake() *fake { return &fake{processes: map[string]*fakeProcess{}, left: map[mark][]written{}} }
 
 func (f *fake) call(ctx context.Context, do func()) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
 	f.mu.Lock()
 	hang := f.hang
 	f.mu.Unlock()
@@ -62,11 +64,8 @@ func (f *fake) count(of func() int) (n int) {
 	return n
 }
 
-func (f *fake) patience() time.Duration     { return statementTimeout }
-func (f *fake) within(context.Context) bool { return f.exclusive }
-func (f *fake) sweep(ctx context.Context, _ time.Duration) (bool, error) {
-	return false, f.call(ctx, func() {})
-}
+func (f *fake) within(context.Context) bool                      { return f.exclusive }
+func (f *fake) sweep(ctx context.Context, _ time.Duration) error { return f.call(ctx, func() {}) }
 
 func (f *fake) register(ctx context.Context, r registration) error {
 	return f.call(ctx, func() { f.processes[r.id] = &fakeProcess{beat: r.interval} })

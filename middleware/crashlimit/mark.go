@@ -90,16 +90,10 @@ func add(sum hash.Hash, s string) {
 	_, _ = sum.Write([]byte(s))
 }
 
-// statement bounds one statement. Its time does not end with a message that goes away: a statement that is cut off may
-// have been carried out.
-func (l *Limit) statement(c *chain.Call) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.Ctx), l.config.store.patience())
-}
-
 // enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
 func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error) {
-	ctx, cancel := l.statement(c)
-	defer cancel()
+	// a statement that is cut off, because the message goes away, may have been carried out
+	ctx := context.WithoutCancel(c.Ctx)
 	if owed, owes := l.removals.of(m); owes { // else a delivery that did return would count
 		if err := l.config.store.clear(ctx, m, owed); err != nil {
 			return false, err
@@ -107,13 +101,6 @@ func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error
 		l.removals.done(m, owed)
 	}
 	return l.config.store.enter(ctx, m, w)
-}
-
-// marks returns what deliveries of a message left.
-func (l *Limit) marks(c *chain.Call, m mark) ([]written, error) {
-	ctx, cancel := l.statement(c)
-	defer cancel()
-	return l.config.store.marks(ctx, m)
 }
 
 // failed notes that a mark was not written, and is to be removed if it was nevertheless. The message goes on without.
@@ -134,9 +121,7 @@ func (l *Limit) remove(m mark, w written) {
 		l.removeLater(m, w)
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.config.store.patience())
-	defer cancel()
-	if err := l.config.store.clear(ctx, m, w); err != nil {
+	if err := l.config.store.clear(context.Background(), m, w); err != nil {
 		l.removeLater(m, w)
 		l.outage.began(l.config.Logger, err)
 	}
@@ -329,66 +314,48 @@ var errTooMany = errors.New("crashlimit: " + strconv.Itoa(most) + " marks wait t
 // pending are visits whose handlers have returned outputs that the router has yet to publish. A publisher can end the
 // process too: the mark stays until the message is acked or nacked.
 type pending struct {
-	mu     sync.Mutex
-	visits map[*later]struct{}
-}
-
-// later is a visit that ends once, at the latest with the limit.
-type later struct {
-	once  sync.Once
-	visit visit
-	ended chan struct{}
-}
-
-func (p *later) end() {
-	p.once.Do(func() {
-		p.visit.end()
-		close(p.ended)
-	})
+	mu      sync.Mutex
+	n       int
+	stop    chan struct{} // closed when the limit ends
+	settles sync.WaitGroup
 }
 
 // await keeps a visit open until its message is settled, and reports whether it does. While routers end it does not:
 // the last of them would not wait for it.
 func (l *Limit) await(c *chain.Call, v visit) bool {
-	if c.Acked() || c.Nacked() {
+	p := &l.pending
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.Acked() || c.Nacked() || l.closing.Load() || p.n >= most {
 		return false
 	}
-	p := &later{visit: v, ended: make(chan struct{})}
-	l.pending.mu.Lock()
-	defer l.pending.mu.Unlock()
-	if l.closing.Load() || len(l.pending.visits) >= most {
-		return false
+	if p.stop == nil {
+		p.stop = make(chan struct{})
 	}
-	if l.pending.visits == nil {
-		l.pending.visits = make(map[*later]struct{})
-	}
-	l.pending.visits[p] = struct{}{}
-	go l.settle(p, c.Msg, c.Ctx.Done())
+	p.n++
+	msg, gone, stop := c.Msg, c.Ctx.Done(), p.stop
+	p.settles.Go(func() {
+		select {
+		case <-msg.Acked():
+		case <-msg.Nacked():
+		case <-gone: // also of a caller that is no router, and acks nothing
+		case <-stop:
+		}
+		v.end()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.n--
+	})
 	return true
 }
 
-func (l *Limit) settle(p *later, msg *message.Message, gone <-chan struct{}) {
-	select {
-	case <-msg.Acked():
-	case <-msg.Nacked():
-	case <-gone: // also of a caller that is no router, and acks nothing
-	case <-p.ended:
+// end ends what is open, and returns when it has ended.
+func (p *pending) end() {
+	p.mu.Lock()
+	if p.stop != nil {
+		close(p.stop)
+		p.stop = nil
 	}
-	l.pending.mu.Lock()
-	delete(l.pending.visits, p)
-	l.pending.mu.Unlock()
-	p.end()
-}
-
-// endPending ends what is open, and returns when it has ended.
-func (l *Limit) endPending() {
-	l.pending.mu.Lock()
-	open := make([]*later, 0, len(l.pending.visits))
-	for p := range l.pending.visits {
-		open = append(open, p)
-	}
-	l.pending.mu.Unlock()
-	for _, p := range open {
-		p.end()
-	}
+	p.mu.Unlock()
+	p.settles.Wait()
 }

@@ -241,7 +241,7 @@ func TestMarkStaysUntilPublished(t *testing.T) {
 					"%d marks while outputs are published: %v", f.marksOf("a"), err)
 				settle(msg, l, cancel)
 				synctest.Wait()
-				testkit.Check(t, f.marksOf("a") == 0 && l.admission.isEmpty() && len(l.pending.visits) == 0,
+				testkit.Check(t, f.marksOf("a") == 0 && l.admission.isEmpty() && l.pending.n == 0,
 					"%d marks are left", f.marksOf("a"))
 				if name == "closed" && f.count(func() int { return len(f.processes) }) != 1 { // the one that crashed
 					t.Error("not signed off")

@@ -16,14 +16,12 @@ import (
 
 // process is this process while it is registered, or tries to be.
 type process struct {
-	limit      *Limit
-	id         string
-	detector   detector
-	registered bool
-	behind     bool // marks that are due could not be removed
-	swept      time.Time
-	cancel     context.CancelFunc // of the beats
-	done       chan struct{}
+	limit    *Limit
+	id       string
+	detector detector
+	swept    time.Time
+	cancel   context.CancelFunc // of the beats
+	done     chan struct{}
 }
 
 // self names this process, and is in the ids of all its limits: whatever became of their deliveries, it has lived
@@ -50,11 +48,11 @@ func (l *Limit) begin(insist bool) error {
 	defer cancel()
 	err := p.round(ctx)
 	if err != nil && insist {
-		p.withdraw()
+		_ = l.config.store.signOff(context.Background(), p.id) // it may have come through
 		return fmt.Errorf("crashlimit: register this process in the store: the database must answer when the router "+
 			"starts; start the router again when it does: %w", err)
 	}
-	p.note(ctx, err)
+	l.outage.note(l.config.Logger, err)
 	l.mode.Store(p.mode())
 	if l.mode.Load() == marking {
 		logging.CrashPeers.Write(l.config.Logger, nil, nil)
@@ -69,7 +67,7 @@ func (l *Limit) begin(insist bool) error {
 // depart signs off the marks of what is still being handled: whatever becomes of those deliveries, the process ended in
 // order. Its registration stays until the last of them returns.
 func (l *Limit) depart() error {
-	l.endPending()
+	l.pending.end()
 	id := l.process()
 	if id == "" || l.admission.isEmpty() {
 		return nil
@@ -135,7 +133,7 @@ func (p *process) end() error {
 	<-p.done
 	ctx, cancel := context.WithTimeout(context.Background(), p.limit.config.within)
 	defer cancel()
-	p.pay(ctx, 0) // the subscription has ended, and left its acks with the broker
+	_ = p.pay(ctx, 0) // the subscription has ended, and left its acks with the broker
 	if err := p.limit.config.store.leave(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: remove its marks: %w", err)
 	}
@@ -143,13 +141,6 @@ func (p *process) end() error {
 		return fmt.Errorf("crashlimit: sign this process off: %w", err)
 	}
 	return nil
-}
-
-// withdraw takes back a registration that may have come through before something failed.
-func (p *process) withdraw() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = p.limit.config.store.signOff(ctx, p.id)
 }
 
 const (
@@ -176,24 +167,23 @@ func (p *process) run(ctx context.Context) {
 		if mode := p.mode(); err == nil || mode == marking { // an outage is no clean run
 			p.limit.turn(mode)
 		}
-		if err == nil && p.pay(ctx, p.limit.config.quietAfter) {
+		if err == nil {
+			err = p.pay(ctx, p.limit.config.quietAfter)
+		}
+		p.limit.outage.note(p.limit.config.Logger, err)
+		if err == nil {
 			p.sweep(ctx)
 		}
-		p.note(ctx, err)
 	}
 }
 
-// round shows that this process lives, and looks at the others. Each is a short statement of its own.
+// round shows that this process lives, and looks at the others.
 func (p *process) round(ctx context.Context) error {
-	config := &p.limit.config
+	store := p.limit.config.store
 	if err := p.live(ctx); err != nil {
 		return err
 	}
-	var rows []row
-	err := p.do(ctx, func(ctx context.Context) (err error) {
-		rows, err = config.store.others(ctx, p.id)
-		return err
-	})
+	rows, err := store.others(ctx, p.id)
 	if err != nil {
 		return err
 	}
@@ -201,74 +191,36 @@ func (p *process) round(ctx context.Context) error {
 	stale, forgotten := p.detector.look(now, rows)
 	p.limit.news.publish(rows)
 	for _, r := range stale {
-		lost := false
-		err = errors.Join(err, p.do(ctx, func(ctx context.Context) (err error) {
-			lost, err = config.store.lose(ctx, r.id, r.beats)
-			return err
-		}))
-		if lost {
+		lost, failed := store.lose(ctx, r.id, r.beats)
+		if err = errors.Join(err, failed); lost {
 			p.detector.lost(now, r.id)
 		}
 	}
 	for _, r := range forgotten {
-		err = errors.Join(err, p.do(ctx, func(ctx context.Context) error { return config.store.forget(ctx, r.id) }))
+		err = errors.Join(err, store.forget(ctx, r.id))
 	}
 	return err
 }
 
-// live registers this process, or shows that it still lives. A process that was suspended for long may have been
-// forgotten.
+// live shows that this process lives, or registers it: it is new, or was suspended for long and forgotten.
 func (p *process) live(ctx context.Context) error {
 	config := &p.limit.config
-	if p.registered {
-		var there bool
-		err := p.do(ctx, func(ctx context.Context) (err error) {
-			there, err = config.store.beat(ctx, p.id)
-			return err
-		})
-		if err != nil || there {
-			return err
-		}
+	if there, err := config.store.beat(ctx, p.id); err != nil || there {
+		return err
 	}
 	node, _ := os.Hostname()
-	err := p.do(ctx, func(ctx context.Context) error {
-		return config.store.register(ctx, registration{p.id, boundedtext.Text(node, 128), config.Heartbeat})
-	})
-	p.registered = p.registered || err == nil
-	return err
+	return config.store.register(ctx, registration{p.id, boundedtext.Text(node, 128), config.Heartbeat})
 }
 
-func (p *process) do(ctx context.Context, statement func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, max(p.limit.config.store.patience(), p.limit.config.Heartbeat))
-	defer cancel()
-	return statement(ctx)
-}
-
-// note takes in how a round went.
-func (p *process) note(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if l := p.limit; err != nil {
-		l.outage.began(l.config.Logger, err)
-	} else if !p.behind {
-		l.outage.answered(l.config.Logger)
-	}
-}
-
-// pay removes the marks that are due, and reports whether it could. Those of refused messages are due when they were
-// acked for as long as keep.
-func (p *process) pay(ctx context.Context, keep time.Duration) bool {
-	config := &p.limit.config
+// pay removes the marks that are due. Those of refused messages are due when they were acked for as long as keep.
+func (p *process) pay(ctx context.Context, keep time.Duration) error {
 	for m, w := range p.limit.removals.due(time.Now(), keep) {
-		if err := p.do(ctx, func(ctx context.Context) error { return config.store.clear(ctx, m, w) }); err != nil {
-			p.behind = true
-			return false // at the next beat
+		if err := p.limit.config.store.clear(ctx, m, w); err != nil {
+			return err // at the next beat
 		}
 		p.limit.removals.done(m, w)
 	}
-	p.behind = false
-	return true
+	return nil
 }
 
 // sweep removes, now and then, the marks of messages that never came again.
@@ -277,14 +229,7 @@ func (p *process) sweep(ctx context.Context) {
 		return
 	}
 	p.swept = time.Now()
-	for more := true; more; {
-		err := p.do(ctx, func(ctx context.Context) (err error) {
-			more, err = p.limit.config.store.sweep(ctx, keepMarks)
-			return err
-		})
-		if err != nil {
-			logging.CrashMarksKept.Write(p.limit.config.Logger, err, nil)
-			return
-		}
+	if err := p.limit.config.store.sweep(ctx, keepMarks); err != nil {
+		logging.CrashMarksKept.Write(p.limit.config.Logger, err, nil)
 	}
 }

@@ -136,7 +136,7 @@ func (v *visit) count(c *chain.Call, process string) error {
 		for again := true; again && err == nil; {
 			// before the marks: what is left of a process that had gone by then is of its death
 			looks, rows, next := l.news.latest()
-			if found, err = l.marks(c, v.mark); err != nil {
+			if found, err = l.config.store.marks(context.WithoutCancel(c.Ctx), v.mark); err != nil {
 				break
 			}
 			var instead error
@@ -228,9 +228,8 @@ type refusal struct {
 // Placed notes that the dead letter of the message has its place. The message may come again nevertheless, because its
 // ack is lost with this process, or waits at the broker for an earlier one. Then it has a letter.
 func (r refusal) Placed() {
-	ctx, cancel := context.WithTimeout(context.Background(), r.limit.config.store.patience())
-	defer cancel()
-	if _, err := r.limit.config.store.enter(ctx, r.mark, r.letter); err != nil { // then it has another letter
+	_, err := r.limit.config.store.enter(context.Background(), r.mark, r.letter)
+	if err != nil { // then it has another letter
 		r.limit.outage.began(r.limit.config.Logger, err)
 	}
 }

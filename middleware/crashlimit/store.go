@@ -3,7 +3,6 @@ package crashlimit
 import (
 	"context"
 	"database/sql"
-	"strconv"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
@@ -13,10 +12,9 @@ import (
 // Store counts unfinished deliveries in a database. It keeps two tables, spillway_processes and spillway_deliveries,
 // which are nearly empty as long as nothing ends uncleanly. It is safe for concurrent use, by several processes too.
 type Store struct {
-	db         *database.Database
-	service    any // as it is bound
-	statements statements
-	timeout    time.Duration
+	db      *database.Database
+	service any           // as it is bound
+	timeout time.Duration // of one statement
 }
 
 // NewStore returns a Store on a PostgreSQL, MySQL, MariaDB or SQLite database: it asks db which one. It creates its
@@ -35,17 +33,15 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: on, service: on.Text(service), statements: statementsFor(on), timeout: statementTimeout}
+	s := &Store{db: on, service: on.Text(service), timeout: statementTimeout}
 	if on.Kind() == database.SQLite {
 		s.timeout *= 5 // a statement waits in a row with the claims of handlers
 	}
 	return s, nil
 }
 
-// store is what a Limit asks of its Store.
+// store is what a Limit asks of its Store. Each method is one statement, whose time is bounded.
 type store interface {
-	// patience is how long one statement may take.
-	patience() time.Duration
 	// within reports whether ctx is inside a claim that keeps all others out of the store.
 	within(ctx context.Context) bool
 
@@ -70,8 +66,8 @@ type store interface {
 	clear(ctx context.Context, m mark, w written) error
 	// leave removes all marks that a process wrote.
 	leave(ctx context.Context, process string) error
-	// sweep removes some marks older than age, and reports whether there may be more.
-	sweep(ctx context.Context, age time.Duration) (more bool, err error)
+	// sweep removes the marks older than age.
+	sweep(ctx context.Context, age time.Duration) error
 }
 
 // registration is a process that begins.
@@ -80,34 +76,50 @@ type registration struct {
 	interval time.Duration // between heartbeats
 }
 
-func (s *Store) patience() time.Duration         { return s.timeout }
 func (s *Store) within(ctx context.Context) bool { return s.db.Held(ctx) }
 
-// changed runs a statement, and reports whether it changed a row.
-func (s *Store) changed(ctx context.Context, statement string, args ...any) (bool, error) {
-	n, err := s.db.Exec(ctx, statement, args...)
+// exec reports whether a statement changed a row.
+func (s *Store) exec(ctx context.Context, statement string, args ...any) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	n, err := s.db.Exec(ctx, s.db.Statement(statement), args...)
 	return n > 0, err
 }
 
+// insert reports whether a row is new. It changes none that is there.
+func (s *Store) insert(ctx context.Context, row string, args ...any) (bool, error) {
+	if s.db.Kind() == database.MySQL { // with ON DUPLICATE KEY UPDATE some clients count the row that is there
+		return s.exec(ctx, `INSERT IGNORE INTO `+row, args...)
+	}
+	return s.exec(ctx, `INSERT INTO `+row+` ON CONFLICT DO NOTHING`, args...)
+}
+
+func (s *Store) query(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.db.Query(ctx, reset, scan, s.db.Statement(query), args...)
+}
+
 func (s *Store) register(ctx context.Context, r registration) error {
-	_, err := s.db.Exec(ctx, s.statements.register, s.service, s.db.Text(r.id), s.db.Text(r.node),
-		r.interval.Milliseconds())
+	_, err := s.insert(ctx, `spillway_processes (service, id, node, beat_ms, started_at, beats)
+VALUES (?, ?, ?, ?, now_ms(), 0)`, s.service, s.db.Text(r.id), s.db.Text(r.node), r.interval.Milliseconds())
 	return err
 }
 
 func (s *Store) beat(ctx context.Context, id string) (bool, error) {
-	return s.changed(ctx, s.statements.beat, s.db.Text(id))
+	return s.exec(ctx, `UPDATE spillway_processes SET beats = beats + 1, lost_at = NULL WHERE id = ?`, s.db.Text(id))
 }
 
 func (s *Store) others(ctx context.Context, id string) (found []row, err error) {
-	err = s.db.Query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+	err = s.query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
 		var r row
 		var interval, lostFor int64
 		err := rows.Scan(&r.id, &r.beats, &interval, &r.lost, &lostFor)
 		r.interval, r.lostFor = milliseconds(interval), milliseconds(lostFor)
 		found = append(found, r)
 		return err
-	}, s.statements.others, s.service, s.db.Text(id))
+	}, `SELECT id, beats, beat_ms, lost_at IS NOT NULL, COALESCE(now_ms() - lost_at, 0) FROM spillway_processes
+WHERE service = ? AND id <> ?`, s.service, s.db.Text(id))
 	return found, err
 }
 
@@ -117,52 +129,57 @@ func milliseconds(n int64) time.Duration {
 }
 
 func (s *Store) lose(ctx context.Context, id string, beats int64) (bool, error) {
-	return s.changed(ctx, s.statements.lose, s.db.Text(id), beats)
+	return s.exec(ctx, `UPDATE spillway_processes SET lost_at = now_ms() WHERE id = ? AND beats = ? AND lost_at IS NULL`,
+		s.db.Text(id), beats)
 }
 
 func (s *Store) forget(ctx context.Context, id string) error {
-	_, err := s.db.Exec(ctx, s.statements.forget, s.db.Text(id))
+	_, err := s.exec(ctx, `DELETE FROM spillway_processes WHERE id = ? AND lost_at IS NOT NULL`, s.db.Text(id))
 	return err
 }
 
 func (s *Store) signOff(ctx context.Context, id string) error {
-	_, err := s.db.Exec(ctx, s.statements.signOff, s.db.Text(id))
+	_, err := s.exec(ctx, `DELETE FROM spillway_processes WHERE id = ?`, s.db.Text(id))
 	return err
 }
 
 func (s *Store) enter(ctx context.Context, m mark, w written) (bool, error) {
-	return s.changed(ctx, s.statements.enter, append(s.key(m), w.delivery, s.db.Text(w.process))...)
+	return s.insert(ctx, `spillway_deliveries (service, consumer, id, redrives, delivery, process, marked_at)
+VALUES (?, ?, ?, ?, ?, ?, now_ms())`, append(s.key(m), w.delivery, s.db.Text(w.process))...)
 }
 
 func (s *Store) marks(ctx context.Context, m mark) (found []written, err error) {
-	err = s.db.Query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+	err = s.query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
 		var w written
 		err := rows.Scan(&w.delivery, &w.process)
 		found = append(found, w)
 		return err
-	}, s.statements.marks, s.key(m)...)
+	}, `SELECT delivery, process FROM spillway_deliveries
+WHERE service = ? AND consumer = ? AND id = ? AND redrives = ? ORDER BY delivery`, s.key(m)...)
 	return found, err
 }
 
 func (s *Store) clear(ctx context.Context, m mark, w written) error {
-	statement, last := s.statements.clear, any(w.delivery)
+	last, value := `delivery <= ?`, any(w.delivery)
 	if w.process != "" {
-		statement, last = s.statements.clearOwn, s.db.Text(w.process)
+		last, value = `process = ?`, s.db.Text(w.process)
 	}
-	_, err := s.db.Exec(ctx, statement, append(s.key(m), last)...)
+	_, err := s.exec(ctx, `DELETE FROM spillway_deliveries WHERE service = ? AND consumer = ? AND id = ? AND redrives = ? AND `+
+		last, append(s.key(m), value)...)
 	return err
 }
 
 func (s *Store) leave(ctx context.Context, process string) error {
-	_, err := s.db.Exec(ctx, s.statements.leave, s.db.Text(process))
+	_, err := s.exec(ctx, `DELETE FROM spillway_deliveries WHERE process = ?`, s.db.Text(process))
 	return err
 }
 
-func (s *Store) sweep(ctx context.Context, age time.Duration) (bool, error) {
-	n, err := s.db.Exec(ctx, s.statements.sweep, age.Milliseconds())
-	return n == sweepAtOnce, err
+func (s *Store) sweep(ctx context.Context, age time.Duration) error {
+	_, err := s.exec(ctx, `DELETE FROM spillway_deliveries WHERE marked_at < now_ms() - ?`, age.Milliseconds())
+	return err
 }
 
+// key has the arguments that name a message.
 func (s *Store) key(m mark) []any {
 	return []any{s.service, s.db.Text(m.consumer), s.db.Text(m.id), m.redrives}
 }
@@ -177,46 +194,4 @@ var tables = []schema.Table{
 			File:    "0007_crashlimit.sql",
 			Columns: []string{"service", "consumer", "id", "redrives", "delivery", "process", "marked_at"},
 		}}},
-}
-
-// statements are what a store says to its database.
-type statements struct {
-	register, beat, others, lose, forget, signOff string
-	enter, marks, clear, clearOwn, leave, sweep   string
-}
-
-// ofMessage has the arguments of Store.key.
-const ofMessage = ` WHERE service = ? AND consumer = ? AND id = ? AND redrives = ?`
-
-// sweepAtOnce is how many marks one statement of a sweep removes.
-const sweepAtOnce = 500
-
-func statementsFor(db *database.Database) statements {
-	enter := ` INTO spillway_deliveries (service, consumer, id, redrives, delivery, process, marked_at) VALUES (?, ?, ?, ?, ?, ?, now_ms())`
-	register := `INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats) VALUES (?, ?, ?, ?, now_ms(), 0)`
-	sweep := ` FROM spillway_deliveries WHERE marked_at < now_ms() - ? LIMIT ` + strconv.Itoa(sweepAtOnce)
-	if db.Kind() == database.MySQL {
-		enter, sweep, register = `INSERT IGNORE`+enter, `DELETE`+sweep, register+` ON DUPLICATE KEY UPDATE id = id`
-	} else {
-		const key = `service, consumer, id, redrives, delivery`
-		enter, sweep = `INSERT`+enter+` ON CONFLICT DO NOTHING`,
-			`DELETE FROM spillway_deliveries WHERE (`+key+`) IN (SELECT `+key+sweep+`)`
-		register += ` ON CONFLICT DO NOTHING`
-	}
-	return statements{
-		register: db.Statement(register),
-		beat:     db.Statement(`UPDATE spillway_processes SET beats = beats + 1, lost_at = NULL WHERE id = ?`),
-		others: db.Statement(`SELECT id, beats, beat_ms, lost_at IS NOT NULL, COALESCE(now_ms() - lost_at, 0) FROM spillway_processes
-WHERE service = ? AND id <> ?`),
-		lose:    db.Statement(`UPDATE spillway_processes SET lost_at = now_ms() WHERE id = ? AND beats = ? AND lost_at IS NULL`),
-		forget:  db.Statement(`DELETE FROM spillway_processes WHERE id = ? AND lost_at IS NOT NULL`),
-		signOff: db.Statement(`DELETE FROM spillway_processes WHERE id = ?`),
-
-		enter:    db.Statement(enter),
-		marks:    db.Statement(`SELECT delivery, process FROM spillway_deliveries` + ofMessage + ` ORDER BY delivery`),
-		clear:    db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND delivery <= ?`),
-		clearOwn: db.Statement(`DELETE FROM spillway_deliveries` + ofMessage + ` AND process = ?`),
-		leave:    db.Statement(`DELETE FROM spillway_deliveries WHERE process = ?`),
-		sweep:    db.Statement(sweep),
-	}
 }
