@@ -12,8 +12,10 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/redrive/internal/lease"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -260,14 +262,13 @@ func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err err
 		if len(c.Letters) == 0 {
 			continue
 		}
-		b := newBatch(c)
+		b := &batch{next: c.Letters, Lease: lease.Hold(d.store, c, d.config.lease,
+			func(err error) { logging.LettersNotRenewed.Write(d.Logger, err, nil) })}
 		d.taken(len(c.Letters))
-		b.renewals.Go(func() { d.renewing(b) })
 		select {
 		case to <- b:
 		case <-ctx.Done():
 			d.requeue(b)
-			b.end()
 		}
 	}
 	return 0, nil // Max letters are taken, or the drain has ended
@@ -307,7 +308,7 @@ func (d *drain) work(ctx context.Context, b *batch) {
 	released := make(chan struct{})
 	running := context.AfterFunc(ctx, func() { defer close(released); d.requeue(b) })
 	var workers sync.WaitGroup
-	for range min(d.Concurrency, len(b.claim.Letters)) {
+	for range min(d.Concurrency, len(b.Letters)) {
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				l, ok := b.begin()
@@ -323,7 +324,7 @@ func (d *drain) work(ctx context.Context, b *batch) {
 		<-released
 	}
 	d.requeue(b)
-	d.marking.Go(func() { b.marking.Wait(); b.end() })
+	d.marking.Go(b.marking.Wait)
 }
 
 // requeue releases the letters that were not begun.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -23,17 +24,17 @@ func (d *drain) one(ctx context.Context, b *batch, l *letters.Letter) {
 		if !returned { // the goroutine is lost, the letter is not
 			d.failed(b, l, errInterrupted)
 			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
-			b.done(l)
+			b.Done(l)
 		}
 	}()
 	mark := d.settle(ctx, b, l)
 	returned = true
 	if mark == nil {
-		b.done(l)
+		b.Done(l)
 		return
 	}
 	b.marking.Go(func() {
-		defer func() { b.done(l); <-d.unmarked }()
+		defer func() { b.Done(l); <-d.unmarked }()
 		mark()
 	})
 }
@@ -70,7 +71,7 @@ func (d *drain) settle(ctx context.Context, b *batch, l *letters.Letter) (mark f
 		d.release(b, l)
 		return nil
 	}
-	if err := d.keep(b, l); err != nil {
+	if err := b.Keep(l); err != nil {
 		<-d.unmarked
 		d.lostMark(l, err)
 		return nil
@@ -101,7 +102,7 @@ func (d *drain) mark(b *batch, l *letters.Letter, status letters.Status, why, tr
 		ctx, cancel := context.WithTimeout(in, maxWrite)
 		defer cancel()
 		alone := func() error {
-			settled, err := hidden.Of(d.store).Settle(ctx, status, d.act(why), b.claim.Of(l))
+			settled, err := hidden.Of(d.store).Settle(ctx, status, d.act(why), nil, b.Of(l))
 			if err == nil && len(settled) == 0 {
 				err = fmt.Errorf("letter %d: %w", l.Seq, letters.ErrLeaseLost)
 			}
@@ -145,11 +146,11 @@ func (d *drain) newMarks() *batcher.Batcher[marking] {
 
 // markAll marks letters in one transaction, and returns those that have lost their lease.
 func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err error) {
-	claims := make([]claim, len(all))
+	claims := make([]inside.Claim[letters.Letter], len(all))
 	for i, m := range all {
-		claims[i] = m.batch.claim.Of(m.letter)
+		claims[i] = m.batch.Of(m.letter)
 	}
-	settled, err := hidden.Of(d.store).Settle(ctx, letters.StatusRedriven, d.act(""), claims...)
+	settled, err := hidden.Of(d.store).Settle(ctx, letters.StatusRedriven, d.act(""), nil, claims...)
 	marked := make(map[int64]bool, len(settled))
 	for _, seq := range settled {
 		marked[seq] = true
@@ -180,7 +181,7 @@ func (d *drain) lostMark(l *letters.Letter, err error) {
 // next drain too. A refusal for size is the letter's own and says nothing of the publisher.
 func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 	postponed := d.underGrace(func(ctx context.Context) error {
-		return hidden.Of(d.store).Postpone(ctx, b.claim.Of(l))
+		return hidden.Of(d.store).Postpone(ctx, b.Of(l))
 	})
 	if postponed != nil {
 		d.lostMark(l, postponed)
@@ -198,7 +199,7 @@ func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 }
 
 func (d *drain) release(b *batch, some ...*letters.Letter) {
-	err := d.underGrace(func(ctx context.Context) error { return hidden.Of(d.store).Release(ctx, b.claim.Of(some...)) })
+	err := d.underGrace(func(ctx context.Context) error { return hidden.Of(d.store).Release(ctx, b.Of(some...)) })
 	if err != nil {
 		logging.LettersNotReleased.Write(d.Logger, err, nil)
 	}

@@ -97,11 +97,6 @@ var (
 		Letters)
 	// outage: nothing
 	LettersMarked = event(isInfo, "letters_marked", "Letters are marked again", Campaign)
-	// outage: Repair the database.
-	OutcomeUnsaved = event(isError, "outcome_unsaved",
-		"What became of letters was not written down; the worker tries again", Campaign)
-	// outage: nothing
-	OutcomeSaved = event(isInfo, "outcome_saved", "What became of letters is written down again", Campaign)
 	// outage: Read the error: database or target.
 	CampaignStands = event(isError, "campaign_stalled", "A campaign stands still; the worker tries again", Campaign)
 	// outage: nothing

@@ -213,7 +213,7 @@ func (c *Campaigns) sweepSome(ctx context.Context, tx *sql.Tx, id string) (more 
 		seqs = append(seqs, seq)
 		return err
 	}, `SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND claim IS NOT NULL
-AND (token = '' OR leased_until <= now_us()) ORDER BY first_failed_at, seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
+AND `+isFree+` ORDER BY first_failed_at, seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
 	if err != nil {
 		return false, err
 	}

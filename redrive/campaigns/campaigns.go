@@ -226,7 +226,7 @@ var tables = []schema.Table{
 	{
 		Component: "campaign_letters", Name: "spillway_campaign_letters", Key: []string{"campaign", "seq"},
 		Versions: []schema.Version{{File: "0005_campaigns.sql", Columns: []string{
-			"campaign", "seq", "claim", "first_failed_at", "size", "state", "token", "leased_until", "tries",
+			"campaign", "seq", "claim", "first_failed_at", "size", "state", "rest_until", "tries",
 			"done_at", "why",
 		}}},
 	},

@@ -3,16 +3,13 @@ package campaigns
 import (
 	"context"
 	"database/sql"
-	"maps"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/redrive/internal/lease"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -27,31 +24,59 @@ const (
 	maxReturn = 5 * time.Second
 )
 
-// claim is letters that a worker has in hand, under one token.
+// claim is letters that a worker has in hand. Their lease is that of the Store: none other takes them.
 type claim struct {
-	token   string
 	rows    []row
+	leased  inside.Claim[letters.Letter]
 	paced   bool      // there is a rate
 	at      time.Time // of the claim
 	turns   claimedTurns
 	next    int64         // of the campaign's schedule, behind the turns
 	stopped bool          // the campaign does not run
-	none    bool          // no letter is free
 	pause   time.Duration // before the next claim, if there are no rows
 }
 
-// row is a letter of a campaign that is claimed.
+// row is a letter of a campaign.
 type row struct {
 	seq   int64
 	tries int
 }
 
-// claim takes the next letters of a campaign, of all workers one at a time, and gives them their turns: the database
+// batch is a claim whose letters were read.
+type batch struct {
+	claim
+	lease   *lease.Lease
+	letters map[int64]*letters.Letter // by Seq
+}
+
+// take claims the next letters of a campaign, and reads them. After an error, and without letters, none is claimed.
+func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *batch, err error) {
+	k, err = f.claim(ctx, f.speed.most(f.config.batch), fresh)
+	if err != nil || len(k.rows) == 0 {
+		return k, nil, err
+	}
+	c, err := hidden.Of(f.all.store).Leased(ctx, k.leased, k.seqs())
+	if err != nil || len(c.Letters) == 0 {
+		f.returnTurns(&k, len(k.rows))
+		return k, nil, err
+	}
+	b = &batch{claim: k, letters: make(map[int64]*letters.Letter, len(c.Letters)),
+		lease: lease.Hold(f.all.store, c, f.config.Lease, func(err error) {
+			logging.LettersNotRenewed.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+		})}
+	for _, l := range c.Letters {
+		b.letters[l.Seq] = l
+	}
+	f.settler.took(len(c.Letters))
+	return k, b, nil
+}
+
+// claim leases the next letters of a campaign, of all workers one at a time, and gives them their turns: the database
 // has when the next letter is due, so that the rate is that of the campaign. A campaign without letters that could be
 // taken, now or later, is finished. A fresh worker makes nothing up for the time before it came.
 func (f *flight) claim(ctx context.Context, most int, fresh bool) (k claim, err error) {
 	err = f.all.write(ctx, func(tx *sql.Tx) error {
-		k = claim{token: watermill.NewUUID(), pause: f.config.Poll}
+		k = claim{pause: f.config.Poll}
 		n, err := f.all.exec(ctx, tx,
 			`UPDATE spillway_campaigns SET claims = claims + 1 WHERE id = ? AND service = ? AND state = 'running'`,
 			f.all.db.Text(f.campaign.ID), f.all.service())
@@ -84,9 +109,7 @@ func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 		most = min(most, max(1, int(float64(rate)/1000*ahead.Seconds())))
 	}
 	if canary > 0 {
-		var inHand int
-		err := f.all.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&inHand) },
-			`SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND token <> '' AND leased_until > now_us()`, f.all.db.Text(id))
+		inHand, err := f.inHand(ctx, tx, canary)
 		if err != nil {
 			return err
 		}
@@ -95,18 +118,7 @@ func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	if most < 1 {
 		return nil
 	}
-	if k.rows, err = f.next(ctx, tx, id, most); err != nil {
-		return err
-	}
-	if k.none = len(k.rows) == 0; k.none {
-		return f.finish(ctx, tx, id, k)
-	}
-	// SQLite's clock stands still for a millisecond
-	args := []any{f.all.db.Text(k.token), f.config.Lease.Microseconds() + 1000, f.all.db.Text(id)}
-	claimed, seqs := f.all.claimed(k.seqs())
-	_, err = f.all.exec(ctx, tx, `UPDATE spillway_campaign_letters SET token = ?, leased_until = now_us() + ? WHERE `+
-		ofCampaign+claimed, append(args, seqs...)...)
-	if err != nil || rate == 0 {
+	if k.rows, err = f.next(ctx, tx, id, most, k); err != nil || len(k.rows) == 0 || rate == 0 {
 		return err
 	}
 	k.paced = true
@@ -134,20 +146,95 @@ func (f *flight) returnTurns(k *claim, n int) {
 	})
 }
 
-// next are the letters that failed first of those that are free, as many as may be in memory.
-func (f *flight) next(ctx context.Context, tx *sql.Tx, id string, most int) (found []row, err error) {
-	bytes := 0
+// The lease of a letter, looked up for each row of a campaign: joined, a database that knows nothing of the tables yet
+// would read all letters.
+const (
+	leaseOf = `COALESCE((SELECT l.leased_until FROM spillway_dead_letters AS l WHERE l.seq = spillway_campaign_letters.seq), 0)`
+	isFree  = leaseOf + ` <= now_us()`
+)
+
+// inHand is how many of the first letters of a campaign that are pending some worker has in hand: they are taken in
+// this order.
+func (f *flight) inHand(ctx context.Context, tx *sql.Tx, canary int64) (n int, err error) {
 	err = f.all.within(ctx, tx, func(rows *sql.Rows) error {
-		var r row
-		var size int
-		err := rows.Scan(&r.seq, &r.tries, &size)
-		if bytes += size; err == nil && (bytes <= maxInHand || len(found) == 0) {
-			found = append(found, r)
+		var leased bool
+		err := rows.Scan(&leased)
+		if leased {
+			n++
 		}
 		return err
-	}, `SELECT seq, tries, size FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND leased_until <= now_us()
+	}, `SELECT CASE WHEN `+isFree+` THEN 0 ELSE 1 END FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending'
+ORDER BY first_failed_at, seq LIMIT ?`, f.all.db.Text(f.campaign.ID), canary+maxBatch)
+	return n, err
+}
+
+// next leases the letters that failed first of those that are free, as many as may be in memory. Letters that the
+// campaign cannot redrive any more are settled.
+func (f *flight) next(ctx context.Context, tx *sql.Tx, id string, most int, k *claim) (rows []row, err error) {
+	bytes := 0
+	tries, why := make(map[int64]int), make(map[string][]int64)
+	var seqs []int64
+	err = f.all.within(ctx, tx, func(rows *sql.Rows) error {
+		var seq int64
+		var tried, size int
+		var status letters.Status
+		if err := rows.Scan(&seq, &tried, &size, &status); err != nil {
+			return err
+		}
+		bytes += size
+		switch {
+		case status == "":
+			const gone = "the letter is not in the store any more, or arrived again"
+			why[gone] = append(why[gone], seq)
+		case !redrivable(status) || !chosen(f.campaign.Request.Filter.Statuses, status):
+			why["the letter is "+string(status)] = append(why["the letter is "+string(status)], seq)
+		case bytes <= maxInHand || len(seqs) == 0:
+			seqs, tries[seq] = append(seqs, seq), tried
+		}
+		return nil
+	}, `SELECT seq, tries, size, COALESCE((SELECT l.status FROM spillway_dead_letters AS l WHERE l.seq = spillway_campaign_letters.seq), '')
+FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND rest_until <= now_us() AND `+isFree+`
 ORDER BY first_failed_at, seq LIMIT ?`, f.all.db.Text(id), most)
-	return found, err
+	counts := make(map[outcome]int)
+	for because, some := range why {
+		n := 0
+		if err == nil {
+			n, err = f.all.through(ctx, tx, id, gone, because, some)
+		}
+		counts[gone] += n
+	}
+	if err == nil && len(why) > 0 {
+		k.pause = 0
+		_, err = f.all.count(ctx, tx, id, 0, counts)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(seqs) > 0:
+		var leased []int64
+		k.leased, leased, err = hidden.Of(f.all.store).Lease(ctx, tx,
+			letters.Filter{Statuses: f.campaign.Request.Filter.Statuses}, seqs, f.config.Lease)
+		free := make(map[int64]bool, len(leased))
+		for _, seq := range leased {
+			free[seq] = true
+		}
+		for _, seq := range seqs { // in this order
+			if free[seq] {
+				rows = append(rows, row{seq, tries[seq]})
+			}
+		}
+		return rows, err
+	case len(why) > 0:
+		return nil, nil
+	}
+	return nil, f.finish(ctx, tx, id, k)
+}
+
+func chosen(statuses []letters.Status, status letters.Status) bool {
+	if len(statuses) == 0 {
+		return status == letters.StatusWaiting
+	}
+	return slices.Contains(statuses, status)
 }
 
 // finish ends a campaign that has no pending letter. If others have letters in hand, or letters rest after a refusal,
@@ -187,204 +274,4 @@ const ofCampaign = `COALESCE(campaign, '') = ?`
 func (c *Campaigns) claimed(seqs []int64) (condition string, args []any) {
 	condition, args = c.db.Among("claim", seqs)
 	return ` AND claim IS NOT NULL AND ` + condition, args
-}
-
-// batch is the letters of a claim, under leases that are renewed until what became of all of them is written down.
-type batch struct {
-	all      *Campaigns
-	lasts    time.Duration // a lease
-	campaign string
-	claim    claim
-	lease    inside.Claim[letters.Letter]
-	letters  map[int64]*letters.Letter // by Seq; it does not change
-
-	renewal sync.Mutex // one at a time
-
-	mu    sync.Mutex // guards what follows
-	hand  map[int64]*letters.Letter
-	until time.Time
-	lost  map[int64]bool
-	left  int // rows of the claim that are not settled
-	ended chan struct{}
-}
-
-// lease leases the letters of a claim. Those that cannot be leased are settled. After an error the rows are free again.
-func (f *flight) lease(ctx context.Context, k claim) (*batch, error) {
-	b := &batch{
-		all: f.all, lasts: f.config.Lease, campaign: f.campaign.ID, claim: k, until: time.Now().Add(f.config.Lease),
-		left: len(k.rows), ended: make(chan struct{}), letters: make(map[int64]*letters.Letter, len(k.rows)),
-		hand: make(map[int64]*letters.Letter, len(k.rows)), lost: make(map[int64]bool),
-	}
-	var err error
-	b.lease, err = hidden.Of(f.all.store).Claim(ctx, letters.Filter{Statuses: f.campaign.Request.Filter.Statuses},
-		k.seqs(), f.config.Lease)
-	if err != nil {
-		f.returnTurns(&k, len(k.rows))
-		f.settler.note(b, backs(k.rows)...)
-		return nil, err
-	}
-	for _, l := range b.lease.Letters {
-		b.letters[l.Seq], b.hand[l.Seq] = l, l
-	}
-	var known []result
-	for _, r := range k.rows {
-		l, is := b.letters[r.seq]
-		switch {
-		case is && l.Marked.RedriveID == b.campaign: // a worker that was killed had done it: the filter chooses its new status too
-			f.release(b, l)
-			known = append(known, f.doneBefore(r, l))
-			delete(b.letters, r.seq)
-		case !is:
-			result, err := f.missing(ctx, r)
-			if err != nil {
-				f.returnTurns(&k, len(k.rows))
-				f.release(b, b.lease.Letters...)
-				f.settler.note(b, backs(k.rows)...)
-				return nil, err
-			}
-			known = append(known, result)
-		}
-	}
-	f.settler.note(b, known...)
-	go b.renewing()
-	return b, nil
-}
-
-func backs(rows []row) []result {
-	results := make([]result, len(rows))
-	for i, r := range rows {
-		results[i].row = r
-	}
-	return results
-}
-
-// missing says what became of a letter that could not be leased: a drain has it, or had it, or a worker of this
-// campaign did and was killed before it wrote that down.
-func (f *flight) missing(ctx context.Context, r row) (result, error) {
-	found, err := f.all.store.List(ctx, letters.Filter{After: r.seq - 1, MaxSeq: r.seq, Statuses: letters.Statuses()})
-	switch {
-	case err != nil:
-		return result{}, err
-	case len(found) == 0:
-		return result{row: r, outcome: gone, why: "the letter is not in the store any more, or arrived again"}, nil
-	}
-	l := found[0]
-	if l.Marked.RedriveID == f.campaign.ID {
-		return f.doneBefore(r, &l), nil
-	}
-	if redrivable(l.Status) && chosen(f.campaign.Request.Filter.Statuses, l.Status) {
-		return result{row: r, rest: f.config.Lease / 4, tries: r.tries}, nil // a lease of another is on it
-	}
-	return result{row: r, outcome: gone, why: "the letter is " + string(l.Status)}, nil
-}
-
-func chosen(statuses []letters.Status, status letters.Status) bool {
-	if len(statuses) == 0 {
-		return status == letters.StatusWaiting
-	}
-	return slices.Contains(statuses, status)
-}
-
-// doneBefore is what a worker that was killed did with a letter.
-func (f *flight) doneBefore(r row, l *letters.Letter) result {
-	if l.Status == letters.StatusQuarantined {
-		return result{row: r, outcome: quarantined}
-	}
-	return result{row: r, outcome: redriven}
-}
-
-// renewing renews the leases of the batch three times a lease, until all of it is settled: a publisher may take longer
-// than a lease.
-func (b *batch) renewing() {
-	tick := time.NewTicker(b.lasts / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if err := b.renewUnless(b.lasts * 5 / 6); err != nil {
-				logging.LettersNotRenewed.Write(b.all.config.Logger, err, logging.Fields{logging.Campaign: b.campaign})
-			}
-		case <-b.ended:
-			return
-		}
-	}
-}
-
-// renew lets the leases of the letters in hand, and of all rows, last from now on.
-func (b *batch) renew() error {
-	b.mu.Lock()
-	hand := slices.Collect(maps.Values(b.hand))
-	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-	defer cancel()
-	until := time.Now().Add(b.lasts)
-	_, err := b.all.db.Exec(ctx, b.all.db.Statement(`UPDATE spillway_campaign_letters SET leased_until = now_us() + ? WHERE campaign = ? AND token = ? AND state = 'pending'`),
-		b.lasts.Microseconds()+1000, b.all.db.Text(b.campaign), b.all.db.Text(b.claim.token))
-	if err != nil || len(hand) == 0 {
-		return err
-	}
-	still, err := hidden.Of(b.all.store).Renew(ctx, b.lasts, b.lease.Of(hand...))
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = until
-	kept := make(map[int64]bool, len(still.Letters))
-	for _, l := range still.Letters {
-		kept[l.Seq] = true
-	}
-	for _, l := range hand {
-		if _, inHand := b.hand[l.Seq]; inHand && !kept[l.Seq] {
-			b.lost[l.Seq] = true
-		}
-	}
-	return nil
-}
-
-// keep reports whether the letter's lease lasts for at least a quarter of its time. A process that stood still renews
-// its leases late, when others may have taken the letters.
-func (b *batch) keep(seq int64) bool {
-	return b.renewUnless(b.lasts/4) == nil && !b.isLost(seq)
-}
-
-// renewUnless renews the leases unless they last for a time.
-func (b *batch) renewUnless(left time.Duration) error {
-	if b.lastsFor(left) {
-		return nil
-	}
-	b.renewal.Lock()
-	defer b.renewal.Unlock()
-	if b.lastsFor(left) {
-		return nil
-	}
-	return b.renew()
-}
-
-func (b *batch) lastsFor(left time.Duration) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return time.Until(b.until) >= left
-}
-
-func (b *batch) isLost(seq int64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lost[seq]
-}
-
-// through says that the lease of a letter is over: it is marked, or released.
-func (b *batch) through(seq int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.hand, seq)
-}
-
-// settled says that what became of n more letters is written down.
-func (b *batch) settled(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.left -= n; b.left == 0 {
-		close(b.ended)
-	}
 }

@@ -77,10 +77,9 @@ func testDatabaseCut(t *testing.T, d databases.Database, concurrency int) {
 	testkit.Check(t, len(events) == n && c.Redriven == n, "%d events, %d redriven", len(events), c.Redriven)
 	began := 0
 	for begin, end := range map[string]string{
-		"Letters were not marked":                     "Letters are marked again",
-		"What became of letters was not written down": "What became of letters is written down again",
-		"A campaign stands still":                     "A campaign goes on",
-		"Campaigns stand still":                       "Campaigns go on",
+		"Letters were not marked": "Letters are marked again",
+		"A campaign stands still": "A campaign goes on",
+		"Campaigns stand still":   "Campaigns go on",
 	} {
 		begins, ends := log.Lines(watermill.ErrorLogLevel, begin), log.Lines(watermill.InfoLogLevel, end)
 		began += len(begins)

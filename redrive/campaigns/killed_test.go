@@ -148,3 +148,22 @@ func killed(t *testing.T, n, concurrency, costs int, kills []order) {
 		testkit.Check(t, ids == n && times <= most, "%d letters were published %d times, at most %d may be", ids, times, most)
 	})
 }
+
+// Feature V7, promise P6: a letter that arrives again while it is in hand loses its lease. It is published once, and the
+// campaign is through with it.
+func TestArrivesAgainInHand(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		store, all := stored(t, d, config, fixture.Several(3)...)
+		out := &fixture.Outbox{Before: func(_ string, msg *message.Message) error {
+			if msg.UUID == "id-1" {
+				return store.Publish("orders.dlq", fixture.Letter("id-1", "{}"))
+			}
+			return nil
+		}}
+		run(t, all, out, quick)
+		c := reach(t, all, start(t, all, request).ID, campaigns.Finished)
+		testkit.Check(t, c.Redriven == 3 && c.Gone == 0, "%+v", c)
+		wantIDs(t, out, 3)
+		fixture.WantCount(t, store, letters.Filter{IDs: []string{"id-1"}}, 1)
+	})
+}

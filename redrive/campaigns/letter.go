@@ -36,114 +36,102 @@ var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
 // one publishes a letter, which has a place in unmarked.
 func (f *flight) one(ctx context.Context, p piece) {
-	returned := false
+	r, returned := result{rest: f.config.Poll, tries: p.tries + 1}, false
 	defer func() {
 		if !returned { // the goroutine is lost, the letter is not
-			f.refusedBy(p.row, errInterrupted)
-			f.back(p, result{row: p.row, rest: f.config.Poll, tries: p.row.tries + 1})
+			f.refusedBy(p, errInterrupted)
 			f.cancel()
 		}
+		f.settler.note(settled{p, r, true})
 	}()
-	r, status := f.bring(ctx, p)
+	r = f.bring(ctx, p)
 	returned = true
-	if status == "" {
-		f.back(p, r)
-		return
-	}
-	f.marks <- marking{piece: p, status: status, outcome: r.outcome}
 }
 
-// back ends the lease of a letter that keeps its status.
-func (f *flight) back(p piece, r result) {
-	f.release(p.batch, p.letter)
-	f.over(p, r)
-}
-
-// bring publishes a letter if it may be, and returns the status that it is to be marked with, or none.
-func (f *flight) bring(ctx context.Context, p piece) (result, letters.Status) {
+// bring publishes a letter if it may be.
+func (f *flight) bring(ctx context.Context, p piece) result {
 	config, request, of := &f.all.config, &f.campaign.Request, p.letter
 	if of.Redrive.Count >= config.MaxRedrives {
-		return result{outcome: quarantined}, letters.StatusQuarantined
+		return result{outcome: quarantined}
 	}
 	if f.campaign.Policy != "" && of.Redrive.Count > 0 {
-		return result{row: p.row, outcome: refused, why: CameBack}, ""
+		return result{outcome: refused, why: CameBack}
 	}
 	topic, why := f.all.target(request, of.Origin.Topic)
 	if why != "" {
 		logging.RedriveRefused.Write(config.Logger, fmt.Errorf("campaigns: %s: %q", why, logged(topic)), f.fields(of, topic))
-		return result{row: p.row, outcome: refused, why: why + " " + logged(topic)}, ""
+		return result{outcome: refused, why: why + " " + logged(topic)}
 	}
 	if request.FirstStage {
 		topic = f.entry(of.Letter, topic)
 	}
 	l, err := f.all.store.Open(ctx, *of)
 	if err != nil {
-		return f.closed(ctx, p, topic, err), ""
+		return f.closed(ctx, p, topic, err)
 	}
 	if request.Edit != nil {
 		edited, err := request.Edit.edited(ctx, l.Original, config.Edits)
 		switch {
 		case ctx.Err() != nil: // it says nothing of the letter
-			return result{row: p.row}, ""
+			return result{}
 		case err != nil:
-			return result{row: p.row, outcome: refused, why: "edit: " + config.text(err, maxText-10)}, ""
+			return result{outcome: refused, why: "edit: " + config.text(err, maxText-10)}
 		}
 		l.Original = edited
 	}
-	if !p.batch.keep(of.Seq) || ctx.Err() != nil {
-		return result{row: p.row}, ""
+	if p.batch.lease.Keep(of) != nil || ctx.Err() != nil {
+		return result{}
 	}
 	if request.HandleAgain && of.Failure.Reason == classify.ReasonOutput {
 		if _, err := hidden.Of(f.all.store).HandleAgain(ctx, *of, f.act()); err != nil {
-			return f.keyStays(ctx, p.row, err), ""
+			return f.keyStays(ctx, p, err)
 		}
 	}
-	if err := f.publish(ctx, l, topic, p.batch.claim.turns.every); err != nil {
-		return f.refusal(ctx, p.row, err), ""
+	if err := f.publish(ctx, l, topic, p.batch.turns.every); err != nil {
+		return f.refusal(ctx, p, err)
 	}
 	f.target.accepted()
-	return result{outcome: redriven}, letters.StatusRedriven
+	return result{outcome: redriven}
 }
 
 // refusal is what becomes of a letter that the publisher refuses.
-func (f *flight) refusal(ctx context.Context, r row, err error) result {
+func (f *flight) refusal(ctx context.Context, p piece, err error) result {
 	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
-		return result{row: r, tries: r.tries}
+		return result{}
 	}
 	own := f.all.config.Classifier.IsTooLarge(err) || destination.IsRefused(err) // it says nothing of the target
 	if !own {
-		f.refusedBy(r, err)
+		f.refusedBy(p, err)
 	}
-	if tries := r.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
-		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
+	if tries := p.tries + 1; !own && (tries < maxTries || f.target.isDown() != nil) {
+		return result{rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
-	return result{row: r, outcome: failed, why: f.all.config.text(err, maxText)}
+	return result{outcome: failed, why: f.all.config.text(err, maxText)}
 }
 
 // keyStays is what becomes of a letter whose handler cannot be let run again, such as by a role that may not delete
 // keys. In an outage of the database it is not taken again.
-func (f *flight) keyStays(ctx context.Context, r row, err error) result {
+func (f *flight) keyStays(ctx context.Context, p piece, err error) result {
 	if ctx.Err() != nil {
-		return result{row: r, tries: r.tries}
+		return result{}
 	}
-	if tries := r.tries + 1; tries < maxTries {
-		return result{row: r, rest: f.config.Poll * time.Duration(tries), tries: tries}
+	if tries := p.tries + 1; tries < maxTries {
+		return result{rest: f.config.Poll * time.Duration(tries), tries: tries}
 	}
-	return result{row: r, outcome: failed, why: f.all.config.text(err, maxText)}
+	return result{outcome: failed, why: f.all.config.text(err, maxText)}
 }
 
 // closed is what becomes of a sealed letter that does not open: refused, or tried again until the keys are available.
 func (f *flight) closed(ctx context.Context, p piece, topic string, err error) result {
-	r := p.row
 	if ctx.Err() != nil {
-		return result{row: r, tries: r.tries}
+		return result{}
 	}
 	if errors.Is(err, seal.ErrUnavailable) {
-		f.refusedBy(r, err)
-		return result{row: r, rest: f.config.Poll, tries: r.tries + 1}
+		f.refusedBy(p, err)
+		return result{rest: f.config.Poll, tries: p.tries + 1}
 	}
 	logging.RedriveClosed.Write(f.all.config.Logger, err, f.fields(p.letter, topic))
-	return result{row: r, outcome: refused, why: whyClosed(err)}
+	return result{outcome: refused, why: whyClosed(err)}
 }
 
 // whyClosed is the same text for all letters of a key.
@@ -259,12 +247,23 @@ const (
 	back        outcome = ""        // it is pending as before
 )
 
+// result is what became of a letter. The zero value is a letter that can be taken again as before.
 type result struct {
-	row
 	outcome outcome
 	why     string
 	rest    time.Duration // before it is taken again
-	tries   int
+	tries   int           // how often it was refused
+}
+
+// status is what the letter is marked with. It is empty if the letter keeps what it has.
+func (r result) status() letters.Status {
+	switch r.outcome {
+	case redriven:
+		return letters.StatusRedriven
+	case quarantined:
+		return letters.StatusQuarantined
+	}
+	return ""
 }
 
 // target is what one run of a worker knows of where the letters go.
@@ -277,12 +276,12 @@ type target struct {
 
 // refusedBy notes that the target refused a letter. Three different letters in a row say that the target is down, and
 // so does one that was refused again and again if the target has accepted none.
-func (f *flight) refusedBy(r row, err error) {
+func (f *flight) refusedBy(p piece, err error) {
 	t := f.target
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused[r.seq] = true
-	never := r.tries+1 >= maxTries && !t.accepts
+	t.refused[p.letter.Seq] = true
+	never := p.tries+1 >= maxTries && !t.accepts
 	if (len(t.refused) >= maxRefusals || never) && t.down == nil {
 		t.down = fmt.Errorf("the target refused %d letters in a row: %s", len(t.refused), f.all.config.text(err, 500))
 		f.cancel()

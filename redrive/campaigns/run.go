@@ -4,12 +4,10 @@ import (
 	"context"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
@@ -23,47 +21,44 @@ const (
 )
 
 // flight is the work of a worker on one campaign: a row of hands. One fetches letters ahead, one gives each letter its
-// turn, Request.Concurrency publish, one marks what was published, and one writes down what became of the letters of
-// the campaign.
+// turn, Request.Concurrency publish, and one writes down what became of the letters.
 type flight struct {
 	all       *Campaigns
 	publisher message.Publisher
 	config    WorkerConfig
 	campaign  Campaign
-	fresh     bool               // this worker did not work on it before
-	stands    atomic.Bool        // nothing is in hand, and no letter is due
+	fresh     bool // this worker did not work on it before
+	slots     *slots
+	since     time.Time
 	cancel    context.CancelFunc // no more letters are begun
 	// unmarked has a place for each letter that may be published and not marked.
-	unmarked  chan struct{}
-	marks     chan marking // never full: each marking has a place
-	markFails bool         // since the last marks; of the hand that marks alone
-	settler   *settler
-	target    *target
-	speed     speed
+	unmarked chan struct{}
+	settler  *settler
+	target   *target
+	speed    speed
 }
 
 // piece is a letter on its way.
 type piece struct {
 	batch  *batch
-	row    row
 	letter *letters.Letter
+	tries  int
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	places := inside.Places(c.Request.Concurrency, w.config.unmarked)
-	target := &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}
-	return &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh, target: target,
-		unmarked: make(chan struct{}, places), marks: make(chan marking, places), settler: newSettler(w.all, c, target)}
+	f := &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh,
+		target:   &target{refused: make(map[int64]bool), accepts: c.Redriven > 0},
+		unmarked: make(chan struct{}, places)}
+	f.settler = &settler{flight: f, wake: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	return f
 }
 
 // run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and
 // what became of the letters is written down. Letters that were not begun when ctx ended are released.
-func (f *flight) run(parent context.Context) {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	f.cancel, f.settler.cancel = cancel, cancel
+func (f *flight) run(ctx context.Context) {
 	batches, next := make(chan *batch), make(chan piece)
-	var fetching, publishing, marking, settling sync.WaitGroup
+	var fetching, publishing, settling sync.WaitGroup
 	fetching.Go(func() { defer close(batches); f.fetch(ctx, batches) })
 	for range f.campaign.Request.Concurrency {
 		publishing.Go(func() {
@@ -72,33 +67,28 @@ func (f *flight) run(parent context.Context) {
 			}
 		})
 	}
-	marking.Go(f.mark)
 	settling.Go(f.settler.run)
 	turns := &turns{}
 	for b := range batches {
 		began := time.Now()
 		f.hand(ctx, b, turns, next)
-		f.speed.handed(len(b.claim.rows), time.Since(began))
+		f.speed.handed(len(b.rows), time.Since(began))
 	}
 	close(next)
 	publishing.Wait()
-	close(f.marks)
-	marking.Wait()
+	fetching.Wait()
 	f.settler.end()
 	settling.Wait()
-	fetching.Wait()
+	f.settler.pauseDown()
 }
 
-// fetch claims and leases the next letters while the ones before are published.
+// fetch claims the next letters while the ones before are published. Without a letter due it leaves its place to
+// others.
 func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
+	defer func() { <-f.slots.places }()
 	pause, fails := firstPause, false
 	for fresh := f.fresh; ctx.Err() == nil; fresh = false {
-		k, err := f.claim(ctx, f.speed.most(f.config.batch), fresh)
-		var b *batch
-		if err == nil && len(k.rows) > 0 {
-			f.settler.claimed(len(k.rows))
-			b, err = f.lease(ctx, k)
-		}
+		k, b, err := f.take(ctx, fresh)
 		if err == nil && fails {
 			fails = false
 			logging.CampaignResumed.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
@@ -118,16 +108,23 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 		case k.stopped:
 			return
 		case b == nil:
-			f.stands.Store(!f.settler.hasInHand())
-			f.settler.wait(ctx, k)
-			f.stands.Store(false)
+			if k.pause > 0 && f.slots.others.Load() {
+				return
+			}
+			timer := time.NewTimer(k.pause)
+			select {
+			case <-timer.C:
+			case <-f.settler.idle:
+			case <-ctx.Done():
+			}
+			timer.Stop()
 			continue
 		}
 		pause = firstPause
 		select {
 		case to <- b:
 		case <-ctx.Done():
-			f.requeue(b, b.claim.rows)
+			f.requeue(b, b.rows)
 			return
 		}
 	}
@@ -135,20 +132,20 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 
 // hand gives each letter its turn, and waits until there is a place for it among those that are not marked.
 func (f *flight) hand(ctx context.Context, b *batch, turns *turns, next chan<- piece) {
-	for i, r := range b.claim.rows {
+	for i, r := range b.rows {
 		l, is := b.letters[r.seq]
 		if !is {
 			continue
 		}
-		if !turns.wait(ctx, b.claim.due(i), b.claim.turns.spacing) || !f.place(ctx) {
-			f.requeue(b, b.claim.rows[i:])
+		if !turns.wait(ctx, b.due(i), b.turns.spacing) || !f.place(ctx) {
+			f.requeue(b, b.rows[i:])
 			return
 		}
 		select {
-		case next <- piece{b, r, l}:
+		case next <- piece{b, l, r.tries}:
 		case <-ctx.Done():
 			<-f.unmarked
-			f.requeue(b, b.claim.rows[i:])
+			f.requeue(b, b.rows[i:])
 			return
 		}
 	}
@@ -165,25 +162,14 @@ func (f *flight) place(ctx context.Context) bool {
 
 // requeue lets others have letters that were not begun.
 func (f *flight) requeue(b *batch, rows []row) {
-	var some []*letters.Letter
-	var back []result
+	f.returnTurns(&b.claim, len(rows))
+	var back []settled
 	for _, r := range rows {
 		if l, is := b.letters[r.seq]; is {
-			some, back = append(some, l), append(back, result{row: r})
-			b.through(r.seq)
+			back = append(back, settled{piece: piece{batch: b, letter: l}})
 		}
 	}
-	f.returnTurns(&b.claim, len(rows))
-	f.release(b, some...)
-	f.settler.note(b, back...)
-}
-
-func (f *flight) release(b *batch, some ...*letters.Letter) {
-	ctx, cancel := context.WithTimeout(context.Background(), maxWrite)
-	defer cancel()
-	if err := hidden.Of(f.all.store).Release(ctx, b.lease.Of(some...)); err != nil {
-		logging.LettersNotReleased.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
-	}
+	f.settler.note(back...)
 }
 
 // speed is how fast letters go, which says how many to have in hand.

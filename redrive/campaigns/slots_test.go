@@ -69,8 +69,7 @@ func TestTurnIsReturned(t *testing.T) {
 		store, all := stored(t, d, config, fixture.Several(40)...)
 		db := hidden.Of(store).DB()
 		due := func(id string) (at int64, inHand bool) {
-			testkit.Is(t, db.QueryRow(`SELECT next_due, (SELECT COUNT(*) FROM spillway_campaign_letters WHERE campaign = id
-AND token <> '') FROM spillway_campaigns WHERE id = '`+id+`'`).Scan(&at, &inHand), nil)
+			testkit.Is(t, db.QueryRow(`SELECT next_due, (SELECT COUNT(*) FROM spillway_dead_letters WHERE token <> '') FROM spillway_campaigns WHERE id = '`+id+`'`).Scan(&at, &inHand), nil)
 			return at, inHand
 		}
 		testkit.Eventually(t, "a worker stopped in time", func() bool { // it has 400 ms

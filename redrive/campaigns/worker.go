@@ -182,7 +182,8 @@ func (r *rounds) round(ctx context.Context) error {
 			ready = append(ready, c)
 		}
 	}
-	return errors.Join(err, r.dispatch(ctx, ready), r.policies(ctx))
+	r.dispatch(ctx, ready)
+	return errors.Join(err, r.policies(ctx))
 }
 
 // look does the next thing of a campaign, and reports whether it is to be worked on.

@@ -63,28 +63,40 @@ func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.D
 	if len(seqs) == 0 || !any {
 		return claim{}, nil
 	}
-	if err := s.numbered(ctx); err != nil {
+	var c claim
+	err := s.write(ctx, func(tx *sql.Tx) (err error) { c, _, err = in.Lease(ctx, tx, f, seqs, lease); return err })
+	if err != nil {
 		return claim{}, wrapped("claim", err)
 	}
-	c, err := s.claim(ctx, f, seqs, lease)
-	return c, wrapped("claim", err)
+	return in.Leased(ctx, c, seqs)
 }
 
-// claim leases letters, and then reads them: the read may be large, and keeps no row locked.
-func (s *Store) claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
+// Lease is Claim within a transaction on the Store's database, of letters that f chooses by their statuses alone. It
+// returns those that it leased. Leased reads them.
+func (in *inner) Lease(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64,
+	lease time.Duration) (c claim, leased []int64, err error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
-	c := claim{Token: watermill.NewUUID(), Until: time.Now().Add(lease)}
-	err := s.write(ctx, func(tx *sql.Tx) error { return s.leaseWithin(ctx, tx, f, seqs, c.Token, lease) })
-	if err != nil {
-		return claim{}, err
-	}
+	c = claim{Token: watermill.NewUUID(), Until: time.Now().Add(lease)}
+	leased, err = (*Store)(in).leaseWithin(ctx, tx, f, seqs, c.Token, lease)
+	return c, leased, err
+}
+
+// Leased reads the letters that Lease leased: that may be much, and keeps no row locked. After an error their leases
+// are over.
+func (in *inner) Leased(ctx context.Context, c claim, seqs []int64) (claim, error) {
+	s := (*Store)(in)
 	keys, args := s.among(seqs)
-	found, err := s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
-		append(args, s.db.Bytes(c.Token))...)
+	err := s.numbered(ctx)
+	var found []Letter
+	if err == nil {
+		found, err = s.letters(ctx, letterQuery+` WHERE `+keys+` AND token = ? ORDER BY seq`,
+			append(args, s.db.Bytes(c.Token))...)
+	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWrite)
 		defer cancel()
-		return claim{}, errors.Join(err, s.release(ctx, seqs, c.Token))
+		released := s.write(ctx, func(tx *sql.Tx) error { return s.releaseWithin(ctx, tx, seqs, c.Token) })
+		return claim{}, wrapped("claim", errors.Join(err, released))
 	}
 	c.Letters = make([]*Letter, len(found))
 	for i := range found {
@@ -96,24 +108,22 @@ func (s *Store) claim(ctx context.Context, f Filter, seqs []int64, lease time.Du
 // leaseWithin looks the letters up by their key, so that it locks no others, in the order of their keys and without
 // those that others have locked.
 func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []int64, token string,
-	lease time.Duration) error {
+	lease time.Duration) (free []int64, err error) {
 	w := s.freeByKey(f, chosen)
-	if skip := s.db.SkipLocked(); skip != "" {
-		locked, err := s.seqs(ctx, tx,
-			`SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+skip, w.args...)
-		if err != nil || len(locked) == 0 {
-			return err
-		}
-		w = s.freeByKey(f, locked)
+	free, err = s.seqs(ctx, tx,
+		`SELECT seq FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.SkipLocked(), w.args...)
+	if err != nil || len(free) == 0 {
+		return nil, err
 	}
-	_, err := s.exec(ctx, tx,
+	w = s.freeByKey(f, free)
+	_, err = s.exec(ctx, tx,
 		`UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = ?, leased_until = now_us() + ?, leased_by = ?`+
 			w.String(),
 		append([]any{s.db.Bytes(token), ticks(lease), s.db.Bytes(s.node)}, w.args...)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.noteClaim(ctx, tx, token, lease, slices.Min(chosen), slices.Max(chosen))
+	return free, s.noteClaim(ctx, tx, token, lease, slices.Min(free), slices.Max(free))
 }
 
 // noteClaim notes where leased letters are, and forgets the claims that are over. It waits for no other claim.
@@ -160,23 +170,8 @@ func subjectOf(l Letter) subject {
 
 // Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
 func (in *inner) Release(ctx context.Context, c claim) error {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
-	if len(c.Letters) == 0 {
-		return nil
-	}
-	return wrapped(fmt.Sprintf("release %d letter(s)", len(c.Letters)), s.release(ctx, seqsOf(c.Letters), c.Token))
-}
-
-func (s *Store) release(ctx context.Context, seqs []int64, token string) error {
-	keys, args := s.among(seqs)
-	return s.writeLetters(ctx, len(seqs), func(tx *sql.Tx, _ tally) error {
-		_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+
-			keys+` AND token = ? AND token <> ''`, append(args, s.db.Bytes(token))...)
-		return err
-	})
+	_, err := in.Settle(ctx, "", Act{}, nil, c)
+	return err
 }
 
 // Postpone ends the lease of the one letter of c and puts the letter behind all others, with a new Seq. Without the

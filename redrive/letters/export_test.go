@@ -10,7 +10,8 @@ import (
 
 // LeaseWithin leases within a transaction that goes on.
 func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) error {
-	return s.leaseWithin(ctx, tx, f, seqs, "token", time.Hour)
+	_, err := s.leaseWithin(ctx, tx, f, seqs, "token", time.Hour)
+	return err
 }
 
 // ReadAtMost is maxRead.

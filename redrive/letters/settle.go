@@ -15,9 +15,11 @@ import (
 )
 
 // Settle gives claimed letters, at most MaxLimit, their new status, records act and ends their leases, in
-// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. After an
-// error none is settled.
-func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...claim) (settled []int64, err error) {
+// one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. Without a status
+// it ends the leases, and settles none. beside, unless it is nil, is called in the transaction with what Settle
+// returns. After an error nothing was done.
+func (in *inner) Settle(ctx context.Context, status Status, act Act, beside func(*sql.Tx, []int64) error,
+	claims ...claim) (settled []int64, err error) {
 	s := (*Store)(in)
 	if err := s.usable(ctx); err != nil {
 		return nil, err
@@ -29,31 +31,58 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, claims ...c
 	if n > MaxLimit {
 		return nil, fmt.Errorf("letters: settle %d letters: at most %d are possible: use several calls", n, MaxLimit)
 	}
-	if err := errors.Join(status.settable(), act.validate()); err != nil {
+	if err := act.validate(); err != nil {
 		return nil, wrapped("settle", err)
 	}
-	if n == 0 {
-		return nil, nil
+	if status != "" {
+		err = status.settable()
 	}
-	if s.settling != nil {
-		settled, err = s.settleAtOnce(ctx, n, s.settling[status], act, claims)
-	} else {
-		err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
-			held, err := s.held(ctx, tx, claims)
-			settled = make([]int64, len(held))
-			for i, l := range held {
-				settled[i] = l.seq
-			}
-			if err != nil || len(held) == 0 {
-				return err
-			}
-			return s.setStatus(ctx, tx, t, held, status, act)
-		})
+	if err != nil || n == 0 {
+		return nil, wrapped("settle", err)
 	}
+	if n == 1 && beside == nil && status != "" && s.settling != nil {
+		settled, err = s.settleOne(ctx, s.settling[status].one, act, claims)
+		return settled, wrapped("settle", err)
+	}
+	err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
+		switch {
+		case status == "":
+			for _, c := range claims {
+				err = errors.Join(err, s.releaseWithin(ctx, tx, seqsOf(c.Letters), c.Token))
+			}
+		case s.settling != nil:
+			settled, err = s.settleAtOnce(ctx, tx, s.settling[status], act, claims)
+		default:
+			settled, err = s.settleHeld(ctx, tx, t, status, act, claims)
+		}
+		if err == nil && beside != nil {
+			err = beside(tx, settled)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, wrapped(fmt.Sprintf("settle %d letter(s)", n), err)
 	}
 	return settled, nil
+}
+
+func (s *Store) releaseWithin(ctx context.Context, tx *sql.Tx, seqs []int64, token string) error {
+	keys, args := s.among(seqs)
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+` SET token = '', leased_until = 0 WHERE `+
+		keys+` AND token = ? AND token <> ''`, append(args, s.db.Bytes(token))...)
+	return err
+}
+
+func (s *Store) settleHeld(ctx context.Context, tx *sql.Tx, t tally, status Status, act Act,
+	claims []claim) (settled []int64, err error) {
+	held, err := s.held(ctx, tx, claims)
+	for _, l := range held {
+		settled = append(settled, l.seq)
+	}
+	if err != nil || len(held) == 0 {
+		return nil, err
+	}
+	return settled, s.setStatus(ctx, tx, t, held, status, act)
 }
 
 // held returns those letters of claims whose leases are held, and locks them. They are as they were when they were
@@ -150,11 +179,9 @@ func settleStatements(statement func(string) string) map[Status]settling {
 	return texts
 }
 
-// settleAtOnce is Settle in one statement, and for one letter in one round trip.
-func (s *Store) settleAtOnce(ctx context.Context, n int, texts settling, act Act,
-	claims []claim) (settled []int64, err error) {
+// settleArgs are the arguments of both statements.
+func (s *Store) settleArgs(act Act, slot int, claims []claim) (one, many []any) {
 	var seqs, tokens, was, messages array
-	var one []any
 	for _, c := range claims {
 		token := hex.EncodeToString([]byte(c.Token))
 		for _, l := range c.Letters {
@@ -166,35 +193,35 @@ func (s *Store) settleAtOnce(ctx context.Context, n int, texts settling, act Act
 			messages.add(message)
 		}
 	}
+	more := append(s.marks(act), asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
+		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)
+	return append(one, more...), append([]any{seqs.text(), tokens.text(), was.text(), messages.text()}, more...)
+}
+
+// settleOne is Settle of one letter in one round trip.
+func (s *Store) settleOne(ctx context.Context, text string, act Act, claims []claim) (settled []int64, err error) {
 	slot, requeue := s.slots.take()
 	defer requeue()
-	args := append([]any{seqs.text(), tokens.text(), was.text(), messages.text()}, s.marks(act)...)
-	args = append(args, asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
-		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)
-	reset := func() { settled = make([]int64, 0, n) }
-	scan := func(rows *sql.Rows) error {
+	args, _ := s.settleArgs(act, slot, claims)
+	err = s.writeOne(ctx, func() { settled = nil }, func(rows *sql.Rows) error {
 		var seq int64
 		err := rows.Scan(&seq)
 		settled = append(settled, seq)
 		return err
-	}
-	if n == 1 {
-		copy(args, one)
-		err = s.writeOne(ctx, reset, scan, texts.one, args...)
-		return settled, err
-	}
-	err = s.write(ctx, func(tx *sql.Tx) error {
-		reset()
-		if _, err := tx.ExecContext(ctx, s.statements.several); err != nil {
-			return err
-		}
-		rows, err := tx.QueryContext(ctx, texts.many, args...)
-		if err != nil {
-			return err
-		}
-		return database.Each(rows, scan)
-	})
+	}, text, args...)
 	return settled, err
+}
+
+// settleAtOnce is Settle in one statement.
+func (s *Store) settleAtOnce(ctx context.Context, tx *sql.Tx, texts settling, act Act,
+	claims []claim) ([]int64, error) {
+	slot, requeue := s.slots.take()
+	defer requeue()
+	one, many := s.settleArgs(act, slot, claims)
+	if len(claims) == 1 && len(claims[0].Letters) == 1 {
+		return s.seqs(ctx, tx, texts.one, one...)
+	}
+	return s.seqs(ctx, tx, texts.many, many...)
 }
 
 // writeOne runs one statement that writes and returns rows, outside of a transaction.

@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS spillway_campaigns (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- A letter of a campaign a row. claim is the letter's seq until the campaign is through with it, and then NULL: the
--- unique index keeps a letter from being in two campaigns at a time. leased_until is the end of a lease, or of a wait,
+-- unique index keeps a letter from being in two campaigns at a time. rest_until is the end of a wait after a refusal,
 -- in microseconds since 1970.
 CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	campaign        VARBINARY(255) NOT NULL,
@@ -58,8 +58,7 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	first_failed_at BIGINT NOT NULL,
 	size            BIGINT NOT NULL DEFAULT 0,
 	state           VARBINARY(32) NOT NULL DEFAULT 'pending',
-	token           VARBINARY(255) NOT NULL DEFAULT '',
-	leased_until    BIGINT NOT NULL DEFAULT 0,
+	rest_until      BIGINT NOT NULL DEFAULT 0,
 	tries           BIGINT NOT NULL DEFAULT 0,
 	done_at         BIGINT NOT NULL DEFAULT 0,
 	why             LONGBLOB NOT NULL DEFAULT (''),

@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS spillway_campaigns_state ON spillway_campaigns (servi
 CREATE INDEX IF NOT EXISTS spillway_campaigns_policy ON spillway_campaigns (service, policy, created_at) WHERE policy <> '';
 
 -- A letter of a campaign a row. claim is the letter's seq until the campaign is through with it, and then NULL: the
--- unique index keeps a letter from being in two campaigns at a time. leased_until is the end of a lease, or of a wait,
+-- unique index keeps a letter from being in two campaigns at a time. rest_until is the end of a wait after a refusal,
 -- in microseconds since 1970. Half of each page stays free, so that a claim writes no index.
 CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	campaign        text COLLATE "C" NOT NULL,
@@ -59,8 +59,7 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	first_failed_at bigint NOT NULL,
 	size            bigint NOT NULL DEFAULT 0,
 	state           text NOT NULL DEFAULT 'pending',
-	token           text COLLATE "C" NOT NULL DEFAULT '',
-	leased_until    bigint NOT NULL DEFAULT 0,
+	rest_until      bigint NOT NULL DEFAULT 0,
 	tries           bigint NOT NULL DEFAULT 0,
 	done_at         bigint NOT NULL DEFAULT 0,
 	why             text NOT NULL DEFAULT '',

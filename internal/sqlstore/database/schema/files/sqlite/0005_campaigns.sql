@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS spillway_campaigns_state ON spillway_campaigns (servi
 CREATE INDEX IF NOT EXISTS spillway_campaigns_policy ON spillway_campaigns (service, policy, created_at) WHERE policy <> '';
 
 -- A letter of a campaign a row. claim is the letter's seq until the campaign is through with it, and then NULL: the
--- unique index keeps a letter from being in two campaigns at a time. leased_until is the end of a lease, or of a wait,
+-- unique index keeps a letter from being in two campaigns at a time. rest_until is the end of a wait after a refusal,
 -- in microseconds since 1970.
 CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	campaign        TEXT NOT NULL,
@@ -59,8 +59,7 @@ CREATE TABLE IF NOT EXISTS spillway_campaign_letters (
 	first_failed_at INTEGER NOT NULL,
 	size            INTEGER NOT NULL DEFAULT 0,
 	state           TEXT NOT NULL DEFAULT 'pending',
-	token           TEXT NOT NULL DEFAULT '',
-	leased_until    INTEGER NOT NULL DEFAULT 0,
+	rest_until      INTEGER NOT NULL DEFAULT 0,
 	tries           INTEGER NOT NULL DEFAULT 0,
 	done_at         INTEGER NOT NULL DEFAULT 0,
 	why             TEXT NOT NULL DEFAULT '',
