@@ -67,7 +67,7 @@ func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *batch, err e
 	for _, l := range c.Letters {
 		b.letters[l.Seq] = l
 	}
-	f.settler.took(len(c.Letters))
+	f.settler.took(c.Letters)
 	return k, b, nil
 }
 
@@ -183,6 +183,7 @@ func (f *flight) next(ctx context.Context, tx *sql.Tx, id string, most int, k *c
 		}
 		bytes += size
 		switch {
+		case f.settler.has(seq): // it arrived again meanwhile
 		case status == "":
 			const gone = "the letter is not in the store any more, or arrived again"
 			why[gone] = append(why[gone], seq)

@@ -50,7 +50,7 @@ func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
 	f := &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh,
 		target:   &target{refused: make(map[int64]bool), accepts: c.Redriven > 0},
 		unmarked: make(chan struct{}, places)}
-	f.settler = &settler{flight: f, wake: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	f.settler = &settler{flight: f, inHand: make(map[int64]bool), wake: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
 	return f
 }
 

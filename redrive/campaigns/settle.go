@@ -27,7 +27,7 @@ type settler struct {
 
 	mu     sync.Mutex // guards what follows
 	noted  []settled
-	inHand int // letters that are not settled
+	inHand map[int64]bool // letters that are not settled, by Seq
 	ending bool
 }
 
@@ -45,11 +45,20 @@ func signal(to chan struct{}) {
 	}
 }
 
-// took counts letters that are in hand from now on.
-func (s *settler) took(n int) {
+// took notes letters that are in hand from now on.
+func (s *settler) took(some []*letters.Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inHand += n
+	for _, l := range some {
+		s.inHand[l.Seq] = true
+	}
+}
+
+// has reports whether a letter is in hand, if its lease was lost too.
+func (s *settler) has(seq int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inHand[seq]
 }
 
 // note takes what became of letters. Each letter that is in hand is noted once.
@@ -117,15 +126,16 @@ func (s *settler) settle(some []settled) {
 	if !runs { // paused, cancelled, or its canary is out: what was not begun goes back
 		s.flight.cancel()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, n := range some {
+		delete(s.inHand, n.letter.Seq)
 		n.batch.lease.Done(n.letter)
 		if n.placed {
 			<-s.flight.unmarked
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.inHand -= len(some); s.inHand == 0 {
+	if len(s.inHand) == 0 {
 		signal(s.idle)
 	}
 }
