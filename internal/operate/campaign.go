@@ -234,6 +234,9 @@ func (c *Changed) Error() string {
 // BeginEdited is Begin for one letter, of the version that the person saw.
 func (d *Desk) BeginEdited(ctx context.Context, who Person, l letters.Letter, version string,
 	r campaigns.Request) (c campaigns.Campaign, late, err error) {
+	if err := who.allowed(Act); err != nil {
+		return c, nil, err
+	}
 	r.Seqs, r.Filter = []int64{l.Seq}, letters.Filter{Statuses: []letters.Status{l.Status}}
 	switch before, err := d.Campaigns.Get(ctx, r.ID); {
 	case err == nil: // the letter may have changed by that

@@ -66,7 +66,7 @@ func (d *Desk) Open(ctx context.Context, l letters.Letter) (Letter, error) {
 
 // Show records that a person sees letters without masks, and why. The letters may be shown if it returns no error.
 func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
-	if err := who.may(Act); err != nil {
+	if err := who.allowed(Act); err != nil {
 		return err
 	}
 	act := who.once(shownBy)

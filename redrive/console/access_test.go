@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
@@ -52,8 +53,8 @@ func TestLoopback(t *testing.T) {
 	}
 	local := func(r *http.Request) { r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost" }
 	for _, r := range b.console.routes {
-		if r.right > Look && r.method == http.MethodPost {
-			b.post(strings.ReplaceAll(r.pattern, "{seq}", "1"), nil, local).want(t, http.StatusForbidden)
+		if r.Right > operate.Look && r.Method == http.MethodPost {
+			b.post(strings.ReplaceAll(r.Pattern, "{seq}", "1"), nil, local).want(t, http.StatusForbidden)
 		}
 	}
 }
@@ -121,7 +122,7 @@ func TestRefuses(t *testing.T) {
 // changing is a Console with a route that changes something.
 func changing(t *testing.T, change ...func(*Config)) (b *bench, changed *int) {
 	b, changed = newBench(t, change...), new(int)
-	b.console.routes = append(b.console.routes, route{name: "change", method: http.MethodPost, pattern: "/change", right: Operate, form: []string{"a"},
+	b.console.routes = append(b.console.routes, route{Route: web.Route{Name: "change", Method: http.MethodPost, Pattern: "/change", Right: operate.Act}, form: []string{"a"},
 		handle: func(_ *console, r *request) (answer, error) {
 			_, err := r.form()
 			if err == nil {

@@ -79,7 +79,8 @@ type request struct {
 	path   string     // within the console
 	base   string     // leads from the page to the root of the console, as in ../
 	query  url.Values // of the URL
-	route  *route
+	route  string     // the name of the page
+	fields []string   // that its forms may send
 	person Person
 	note   string // what the page says about the person's access
 	now    time.Time
@@ -96,25 +97,23 @@ func (c *console) front() *web.Front {
 
 // handler answers requests for pages.
 func (c *console) handler() http.Handler {
-	face := web.Face[route]{
-		Front: c.front(),
-		Of: func(r *route) web.Route {
-			return web.Route{Method: r.method, Pattern: r.pattern, Right: operate.Right(r.right), Query: r.fields, Body: r.body,
-				Within: r.within}
-		},
-		Answer: func(call *web.Call, of *route) (func() error, error) {
-			r := c.requestOf(call, of)
+	routes := make([]web.Route, len(c.routes))
+	for i := range c.routes {
+		of := &c.routes[i]
+		routes[i] = of.Route
+		routes[i].Answer = func(call *web.Call) (func() error, error) {
+			r := c.requestOf(call)
+			r.fields = of.form
 			a, err := of.handle(c, r)
 			return func() error { return c.send(call.Writer, r, a) }, err
-		},
-		Fail: func(call *web.Call, of *route, err error) { c.fail(call.Writer, c.requestOf(call, of), err) },
+		}
 	}
-	return face.Handler("", c.routes)
+	return c.front().Handler("", routes, func(call *web.Call, err error) { c.fail(call.Writer, c.requestOf(call), err) })
 }
 
-func (c *console) requestOf(call *web.Call, of *route) *request {
+func (c *console) requestOf(call *web.Call) *request {
 	path := call.HTTP.URL.EscapedPath()
-	return &request{http: call.HTTP, path: path, base: baseOf(path), query: call.Query, route: of, note: call.Note,
+	return &request{http: call.HTTP, path: path, base: baseOf(path), query: call.Query, route: call.Route, note: call.Note,
 		person: Person{Name: call.Person.Name, Role: Role(call.Person.Right)}, now: call.Now, privacy: c.desk.Masks,
 		arrived: call.Arrived}
 }
@@ -161,7 +160,7 @@ func (r *request) form() (url.Values, error) {
 		return nil, badForm()
 	}
 	r.arrived()
-	if name, found := unknown(r.http.PostForm, r.route.form); found {
+	if name, found := unknown(r.http.PostForm, r.fields); found {
 		return nil, badInput(say("The form has a field %q, which this page does not have. Nothing was changed. Correct "+
 			"its name, or leave it out.", boundedtext.Text(name, 100)))
 	}
@@ -179,14 +178,10 @@ func (r *request) link(path string, query url.Values) string {
 
 // can reports whether the person may use a route of that name, and whether there is one.
 func (c *console) can(who Person, name string) bool {
-	return slices.ContainsFunc(c.routes, func(r route) bool { return r.name == name && who.Role >= r.right })
+	return slices.ContainsFunc(c.routes, func(r route) bool { return r.Name == name && operate.Right(who.Role) >= r.Right })
 }
 
 // log writes a line about an error that the server answers for.
 func (c *console) log(r *request, err error) {
-	name := ""
-	if r.route != nil {
-		name = r.route.name
-	}
-	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": name, "method": r.http.Method})
+	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": r.route, "method": r.http.Method})
 }

@@ -34,7 +34,7 @@ type decidedView struct {
 func (v decidedView) UndoButton() string { return restores.Button(v.Done) }
 
 // decidedPageOf makes the route of what a decision did.
-func decidedPageOf(d *decision) func(*console, *request) (answer, error) {
+func decidedPageOf(d *decision) handler {
 	return func(c *console, r *request) (answer, error) { return c.decidedPage(r, d, "", problem{}) }
 }
 

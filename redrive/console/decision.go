@@ -89,7 +89,7 @@ type decisionView struct {
 }
 
 // decisionFormOf makes the route that asks before a decision is carried out.
-func decisionFormOf(d *decision) func(*console, *request) (answer, error) {
+func decisionFormOf(d *decision) handler {
 	return func(c *console, r *request) (answer, error) {
 		s, err := r.toDecide(d, r.query)
 		if err != nil {
@@ -113,7 +113,7 @@ func (r *request) toDecide(d *decision, q map[string][]string) (s operate.Select
 
 // decide makes the route that marks the letters. Sent twice with the same key, the second finds none of them, and goes to what the first
 // did.
-func decide(d *decision) func(*console, *request) (answer, error) {
+func decide(d *decision) handler {
 	return func(c *console, r *request) (answer, error) { return c.decide(r, d) }
 }
 

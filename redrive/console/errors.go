@@ -86,7 +86,7 @@ func (c *console) explain(r *request, err error) *fault {
 		if refused.Status == http.StatusNotFound {
 			return noPage()
 		}
-		return &fault{status: refused.Status, title: refused.Title, text: refused.Why, detail: refused.Note}
+		return &fault{status: refused.Status, title: refused.Title, text: refused.Detail, detail: refused.Note}
 	case errors.As(err, &wrong):
 		if wrong.Field != "" {
 			return badInput("The field " + wrong.Error() + ".")

@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/redrive/console/internal/fleet"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -76,8 +77,7 @@ func Fleet(services map[string]Config) (http.Handler, error) {
 	m.own = &console{
 		desk: &operate.Desk{}, origins: http.NewCrossOriginProtection(), now: time.Now,
 		timeout: usualTimeout, routes: []route{
-			{name: "fleet", method: http.MethodGet, pattern: "/", right: nothing, handle: m.overview},
-			{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
+			{Route: web.Route{Name: "fleet", Method: http.MethodGet, Pattern: "/"}, handle: m.overview}, staticRoute,
 		},
 	}
 	m.own.serve = m.own.handler()

@@ -104,8 +104,8 @@ func TestFleetRights(t *testing.T) {
 	a.fill(1, 3)
 	b.fill(1, 3)
 	for _, r := range f.fleet.own.routes {
-		testkit.Check(t, r.method == http.MethodGet && (r.pattern == "/" || r.pattern == "/static/{file}"),
-			"the fleet has a route %v %v: give it a test of its rights", r.method, r.pattern)
+		testkit.Check(t, r.Method == http.MethodGet && (r.Pattern == "/" || r.Pattern == "/static/{file}"),
+			"the fleet has a route %v %v: give it a test of its rights", r.Method, r.Pattern)
 	}
 	approver := []func(*http.Request){in("a", roles[Approve]), in("b", roles[LookWithoutPayload])}
 	form := with(a.get("/discard?seq=1").fields(t), "reason", "INC-7")

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
 )
 
@@ -125,9 +126,8 @@ func (c *console) layout(r *request, a answer) layout {
 		l.Nav = append(l.Nav, place{Name: "All services", Link: r.base + "../../"})
 	}
 	for _, found := range c.routes {
-		if found.nav != "" && r.person.Role >= found.right {
-			l.Nav = append(l.Nav, place{found.nav, r.link(found.pattern, nil),
-				r.route != nil && r.route.name == found.name})
+		if found.nav != "" && operate.Right(r.person.Role) >= found.Right {
+			l.Nav = append(l.Nav, place{found.nav, r.link(found.Pattern, nil), r.route == found.Name})
 		}
 	}
 	return l

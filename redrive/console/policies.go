@@ -85,7 +85,7 @@ func releasing(name, cause string) operate.Steering {
 }
 
 // freezes makes the route that freezes a policy, or all of them, or thaws.
-func freezes(freeze bool) func(*console, *request) (answer, error) {
+func freezes(freeze bool) handler {
 	return func(c *console, r *request) (answer, error) {
 		name := r.http.PathValue("name")
 		act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
@@ -146,7 +146,7 @@ func wrongRate(typed string) string {
 }
 
 // steer makes the route that does an action, and goes to the campaign.
-func steer(s operate.Steering) func(*console, *request) (answer, error) {
+func steer(s operate.Steering) handler {
 	return func(c *console, r *request) (answer, error) { return c.steer(r, s) }
 }
 

@@ -56,9 +56,9 @@ func TestRights(t *testing.T) {
 	for _, r := range b.console.routes {
 		found := false
 		for _, row := range rights {
-			found = found || row.method == r.method && row.pattern == r.pattern && row.least == r.right
+			found = found || row.method == r.Method && row.pattern == r.Pattern && row.least == Role(r.Right)
 		}
-		testkit.Check(t, found, "rights has no row for %v %v with the right to %v", r.method, r.pattern, r.right)
+		testkit.Check(t, found, "rights has no row for %v %v with the right to %v", r.Method, r.Pattern, Role(r.Right))
 	}
 	for _, row := range rights {
 		for role := nothing; role <= Approve; role++ {
@@ -79,11 +79,11 @@ func (b *bench) takes(path string) []string {
 	b.t.Helper()
 	mux := http.NewServeMux()
 	for _, r := range b.console.routes {
-		mux.Handle(r.method+" "+r.pattern, http.NotFoundHandler())
+		mux.Handle(r.Method+" "+r.Pattern, http.NotFoundHandler())
 	}
 	_, pattern := mux.Handler(httptest.NewRequest(http.MethodPost, path, nil))
 	for _, r := range b.console.routes {
-		if r.method+" "+r.pattern == pattern {
+		if r.Method+" "+r.Pattern == pattern {
 			return r.form
 		}
 	}

@@ -8,22 +8,20 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 )
 
 // route is one row of the table: who may send which request, and what answers it.
 type route struct {
-	name    string // of the page: the same for the GET that shows a form and the POST that it sends
-	method  string // GET serves HEAD too
-	pattern string // {name} stands for one part of the path
-	right   Role   // the least role; None is for what has no data
-	handle  func(*console, *request) (answer, error)
-	body    int64         // bytes that a POST may have, if not maxBody
-	within  time.Duration // of all that the route does, if not console.timeout
-	nav     string        // of the page in the navigation, if it stands there
-	fields  []string      // of the query of its URL: another is refused, as a filter that is misspelt chooses all
+	// Name is that of the page: the same for the GET that shows a form and the POST that it sends.
+	web.Route
+	handle handler
+	nav    string // of the page in the navigation, if it stands there
 	// fields of the forms that a POST may send: another is refused, as a setting that is misspelt is not set
 	form []string
 }
+
+type handler = func(*console, *request) (answer, error)
 
 // The fields of queries, and of forms.
 var (
@@ -50,20 +48,22 @@ func unknown(q url.Values, fields []string) (name string, found bool) {
 
 // routes returns all routes. A route without a row in TestRights fails that test.
 func routes() []route {
-	get := func(name, pattern string, handle func(*console, *request) (answer, error), fields ...string) route {
-		return route{name: name, method: http.MethodGet, pattern: pattern, right: LookWithoutPayload, handle: handle, fields: fields}
+	get := func(name, pattern string, handle handler, fields ...string) route {
+		return route{Route: web.Route{Name: name, Method: http.MethodGet, Pattern: pattern, Right: operate.LookWithoutPayload,
+			Query: fields}, handle: handle}
 	}
-	post := func(name, pattern string, handle func(*console, *request) (answer, error), form ...string) route {
-		return route{name: name, method: http.MethodPost, pattern: pattern, right: Operate, handle: handle, form: form}
+	post := func(name, pattern string, handle handler, form ...string) route {
+		return route{Route: web.Route{Name: name, Method: http.MethodPost, Pattern: pattern, Right: operate.Act}, handle: handle,
+			form: form}
 	}
-	act := func(name, pattern string, handle func(*console, *request) (answer, error)) route {
+	act := func(name, pattern string, handle handler) route {
 		return post(name, pattern, handle, "reason")
 	}
 	// both are the page of a form, and what the form sends
-	both := func(name, pattern string, show, send func(*console, *request) (answer, error), fields, form []string, body int64,
+	both := func(name, pattern string, show, send handler, fields, form []string, body int64,
 		within time.Duration) []route {
 		page, sent := get(name, pattern, show, fields...), post(name, pattern, send, form...)
-		page.right, sent.body, sent.within = Operate, body, within
+		page.Right, sent.Body, sent.Within = operate.Act, body, within
 		return []route{page, sent}
 	}
 	all := slices.Concat([]route{
@@ -82,13 +82,11 @@ func routes() []route {
 		act("thaw", "/policies/{name}/thaw", freezes(false)),
 		act("unblock", "/policies/{name}/{cause}/release", (*console).unblock),
 		get("discarded", "/discards/{id}", decidedPageOf(discards), countedFields...),
-		{name: "discarded", method: http.MethodPost, pattern: "/discards/{id}/undo", right: Operate,
-			handle: (*console).undoDiscard, within: 2 * stepTime, form: []string{"reason"}},
+		act("discarded", "/discards/{id}/undo", (*console).undoDiscard),
 		get("waiting", "/restores/{id}", decidedPageOf(restores), countedFields...),
 		get("audit", "/audit", (*console).audit, auditFields...),
-		{name: "audit", method: http.MethodGet, pattern: "/audit/audit.csv", right: LookWithoutPayload,
-			handle: (*console).exportAudit, within: exporting, fields: auditFields},
-		{name: "static", method: http.MethodGet, pattern: "/static/{file}", right: nothing, handle: (*console).static},
+		get("audit", "/audit/audit.csv", (*console).exportAudit, auditFields...),
+		staticRoute,
 	},
 		both("redrive", "/redrive", (*console).redriveForm, (*console).redrive, countedFields, redriveForm, maxEditForm,
 			2*operate.Starting),
@@ -97,7 +95,7 @@ func routes() []route {
 		both("restore", "/restore", decisionFormOf(restores), decide(restores), countedFields, decisionForm, 0, 2*stepTime))
 	for _, s := range operate.Steerings {
 		one := act(s.Name, "/campaigns/{id}/"+s.Name, steer(s))
-		if one.right, one.within = Role(s.Least()), 2*operate.Starting; s.Rated {
+		if one.Right, one.Within = s.Least(), 2*operate.Starting; s.Rated {
 			one.form = append(one.form, "rate")
 		}
 		all = append(all, one)
@@ -106,7 +104,13 @@ func routes() []route {
 		all = append(all, act(s.route, "/sequences/{seq}/"+s.Name, decideSequence(s.what)))
 	}
 	for i := range all {
-		all[i].nav = navigation[all[i].pattern]
+		r := &all[i]
+		switch r.nav = navigation[r.Pattern]; r.Pattern {
+		case "/discards/{id}/undo":
+			r.Within = 2 * stepTime
+		case "/audit/audit.csv":
+			r.Within = exporting
+		}
 	}
 	return all
 }
@@ -114,3 +118,7 @@ func routes() []route {
 // navigation names the pages that stand in the navigation, in the order of routes.
 var navigation = map[string]string{"/": "Overview", "/causes": "Causes", "/letters": "Letters", "/sequences": "Sequences",
 	"/campaigns": "Campaigns", "/audit": "Audit"}
+
+// staticRoute has what needs no right.
+var staticRoute = route{Route: web.Route{Name: "static", Method: http.MethodGet, Pattern: "/static/{file}"},
+	handle: (*console).static}

@@ -108,7 +108,7 @@ var sequenceSteps = []sequenceStep{
 }
 
 // decideSequence makes the route that writes a decision down, and goes to the key.
-func decideSequence(what sequence.Decision) func(*console, *request) (answer, error) {
+func decideSequence(what sequence.Decision) handler {
 	return func(c *console, r *request) (answer, error) { return c.decideSequence(r, what) }
 }
 

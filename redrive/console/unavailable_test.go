@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/watermill-spillway/spillway/internal/operate"
+	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -79,7 +81,7 @@ func TestNeverHalfAPage(t *testing.T) {
 	broken := template.Must(template.New("layout").Parse(`<h1>half</h1>{{.View.Waiting}}{{.View.Nothing}}`))
 	b.console.pages["overview"] = broken
 	b.get("/").want(t, http.StatusInternalServerError, "The page failed", "</html>").wantNot(t, "half")
-	b.console.routes = append(b.console.routes, route{name: "panics", method: http.MethodGet, pattern: "/panics", right: Look,
+	b.console.routes = append(b.console.routes, route{Route: web.Route{Name: "panics", Method: http.MethodGet, Pattern: "/panics", Right: operate.Look},
 		handle: func(*console, *request) (answer, error) { panic("in the handler") }})
 	b.console.serve = b.console.handler()
 	b.get("/panics").want(t, http.StatusInternalServerError, "The page failed")

@@ -87,18 +87,6 @@ func conflict(why string) *operate.Problem {
 		Title: "Something has changed meanwhile", Detail: why}
 }
 
-// refusedBy is the problem of a request that reached no route.
-func refusedBy(r *web.Refusal) *operate.Problem {
-	p := &operate.Problem{Status: r.Status, Type: r.Kind, Title: r.Title, Detail: strings.TrimSpace(r.Why + " " + r.Note)}
-	switch r.Kind {
-	case operate.ProblemNoRoute:
-		p.Detail = "There is nothing at this address in version " + Version + ". The document openapi.json has all addresses."
-	case operate.ProblemNoField:
-		p.Errors = []operate.FieldProblem{{Field: r.Field, Detail: r.Why}}
-	}
-	return p
-}
-
 // problemOf turns any error into problem details. The texts of errors name servers and users: they are for persons who
 // may act.
 func (h *Handler) problemOf(r *request, err error) *operate.Problem {
@@ -115,7 +103,12 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &refused):
-		return refusedBy(refused)
+		refused.Detail = strings.TrimSpace(refused.Detail + " " + refused.Note)
+		if refused.Type == operate.ProblemNoRoute {
+			refused.Detail = "There is nothing at this address in version " + Version + ". The document openapi.json has all " +
+				"addresses."
+		}
+		return &refused.Problem
 	case errors.As(err, &wrong):
 		p := is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done", wrong.Error())
 		if wrong.Field != "" {

@@ -52,19 +52,18 @@ type Handler struct {
 // New returns a Handler that has its routes.
 func New(with Handler) *Handler {
 	h := &with
-	face := web.Face[route]{
-		Front: h.Front,
-		Of: func(r *route) web.Route {
-			return web.Route{Method: r.method, Pattern: r.pattern, Right: r.right, Query: r.query, Body: r.most, Within: r.within}
-		},
-		Answer: func(c *web.Call, of *route) (func() error, error) {
-			r := requestOf(c, of)
-			a, err := h.answer(r)
+	table := Table()
+	routes := make([]web.Route, len(table))
+	for i := range table {
+		of := &table[i]
+		routes[i] = of.Route
+		routes[i].Answer = func(c *web.Call) (func() error, error) {
+			r := requestOf(c)
+			a, err := h.answer(r, of)
 			return func() error { return h.send(r, a) }, err
-		},
-		Fail: func(c *web.Call, of *route, err error) { h.fail(c.Writer, requestOf(c, of), err) },
+		}
 	}
-	h.serve = face.Handler(Prefix, routes())
+	h.serve = h.Front.Handler(Prefix, routes, func(c *web.Call, err error) { h.fail(c.Writer, requestOf(c), err) })
 	return h
 }
 
@@ -86,7 +85,7 @@ type request struct {
 	http    *http.Request
 	writer  http.ResponseWriter
 	query   url.Values
-	route   *route
+	route   string
 	person  operate.Person
 	note    string
 	now     time.Time
@@ -101,8 +100,8 @@ func (r *request) who(reason string) operate.Person {
 	return who
 }
 
-func requestOf(c *web.Call, of *route) *request {
-	return &request{http: c.HTTP, writer: c.Writer, query: c.Query, route: of, person: c.Person, note: c.Note, now: c.Now,
+func requestOf(c *web.Call) *request {
+	return &request{http: c.HTTP, writer: c.Writer, query: c.Query, route: c.Route, person: c.Person, note: c.Note, now: c.Now,
 		root: rootOf(strings.TrimPrefix(c.HTTP.URL.EscapedPath(), Prefix)), arrived: c.Arrived}
 }
 
@@ -118,28 +117,25 @@ func rootOf(path string) string {
 }
 
 // answer calls the route.
-func (h *Handler) answer(r *request) (a answer, err error) {
+func (h *Handler) answer(r *request, of *Route) (a answer, err error) {
 	for name, values := range r.query {
 		switch {
-		case len(values) > 1 && !slices.Contains(lists, name):
+		case len(values) > 1 && !slices.Contains(Lists, name):
 			return a, invalid(name, "is there %d times: give it once", len(values))
-		case slices.Contains(flags, name) && values[0] != "1" && values[0] != "true":
+		case slices.Contains(Flags, name) && values[0] != "1" && values[0] != "true":
 			return a, operate.WrongValue(name, values[0], "use 1, or leave it out")
 		}
 	}
-	if r.route.keyed {
+	if of.Keyed {
 		if r.person.Key, err = keyOf(r.http.Header); err != nil {
 			return a, err
 		}
 	}
-	return r.route.handle(h, r)
+	return of.handle(h, r)
 }
 
 // log writes a line about an error that the server answers for.
 func (h *Handler) log(r *request, err error) {
-	page := "api"
-	if r.route != nil {
-		page = "api " + r.route.name
-	}
+	page := strings.TrimSpace("api " + r.route)
 	logging.ConsoleFailed.Write(h.Logger, err, logging.Fields{"page": page, "method": r.http.Method})
 }

@@ -41,6 +41,17 @@ func (r *request) read(into any) error {
 	return badBody(err)
 }
 
+// posted is a route that reads its body first.
+func posted[B any](do func(*Handler, *request, B) (answer, error)) handler {
+	return func(h *Handler, r *request) (answer, error) {
+		var body B
+		if err := r.read(&body); err != nil {
+			return answer{}, err
+		}
+		return do(h, r, body)
+	}
+}
+
 // badBody says what is wrong with a body. Errors of the connection stay as they are.
 func badBody(err error) error {
 	var syntax *json.SyntaxError

@@ -95,54 +95,41 @@ func (h *Handler) outcomes(r *request) (answer, error) {
 }
 
 // steer makes the route of something that a person can do with a campaign.
-func steer(s operate.Steering) func(*Handler, *request) (answer, error) {
-	return func(h *Handler, r *request) (answer, error) {
-		var body operate.RateBody
-		var err error
-		if s.Rated {
-			err = r.read(&body)
-		} else {
-			err = r.read(&body.ReasonBody)
-		}
-		if err == nil {
-			err = operate.CheckReason(body.Reason)
-		}
-		if err == nil && s.Rated && body.Rate == nil {
-			err = invalid("rate", "is missing: give a number of letters per second; 0 is no limit")
-		}
-		if err != nil {
-			return answer{}, err
-		}
-		rate := 0.0
-		if body.Rate != nil {
-			rate = *body.Rate
-		}
-		now, err := h.Desk.Steer(r.http.Context(), r.who(body.Reason), r.http.PathValue("id"), s, rate)
+func steer(s operate.Steering) handler {
+	to := func(h *Handler, r *request, reason string, rate float64) (answer, error) {
+		now, err := h.Desk.Steer(r.http.Context(), r.who(reason), r.http.PathValue("id"), s, rate)
 		return answer{json: h.Desk.Shown(r.person, now)}, err
 	}
+	if !s.Rated {
+		return posted(func(h *Handler, r *request, body operate.ReasonBody) (answer, error) {
+			return to(h, r, body.Reason, 0)
+		})
+	}
+	return posted(func(h *Handler, r *request, body operate.RateBody) (answer, error) {
+		if body.Rate == nil {
+			return answer{}, invalid("rate", "is missing: give a number of letters per second; 0 is no limit")
+		}
+		return to(h, r, body.Reason, *body.Rate)
+	})
 }
 
 // asked reads the campaign of a body.
-func (r *request) asked() (c campaigns.Request, seen *int, err error) {
-	var body operate.StartBody
-	if err := r.read(&body); err != nil {
-		return c, nil, err
-	}
+func asked(body operate.StartBody) (c campaigns.Request, err error) {
 	c = body.Plain()
 	switch {
 	case c.By != "":
-		return c, nil, operate.WrongValue("by", c.By, "leave it out: the access function of the server names you")
+		return c, operate.WrongValue("by", c.By, "leave it out: the access function of the server names you")
 	case c.ID != "":
-		return c, nil, operate.WrongValue("id", c.ID, "leave it out: the Idempotency-Key is the id")
+		return c, operate.WrongValue("id", c.ID, "leave it out: the Idempotency-Key is the id")
 	case body.Filter == nil && len(c.Seqs) == 0:
-		return c, nil, nothingChosen()
+		return c, nothingChosen()
 	case body.Filter != nil:
 		c.Filter = *body.Filter
 	}
 	if wrong := operate.CheckSettings(&c); len(wrong) > 0 {
-		return c, nil, several(wrong)
+		return c, several(wrong)
 	}
-	return c, body.Seen, nil
+	return c, nil
 }
 
 func nothingChosen() error {
@@ -167,8 +154,8 @@ func underscored(field string) string {
 }
 
 // plan says what a campaign would do.
-func (h *Handler) plan(r *request) (answer, error) {
-	c, _, err := r.asked()
+func (h *Handler) plan(r *request, body operate.StartBody) (answer, error) {
+	c, err := asked(body)
 	if err != nil {
 		return answer{}, err
 	}
@@ -177,14 +164,14 @@ func (h *Handler) plan(r *request) (answer, error) {
 }
 
 // start starts a campaign under the key of the request.
-func (h *Handler) start(r *request) (answer, error) {
-	c, seen, err := r.asked()
+func (h *Handler) start(r *request, body operate.StartBody) (answer, error) {
+	c, err := asked(body)
 	if err != nil {
 		return answer{}, err
 	}
 	c.ID = r.person.Key
 	begun, late, err := h.Desk.Begin(r.http.Context(), r.who(c.Reason),
-		operate.Beginning{Request: c, Seen: seen, Counting: h.Counting})
+		operate.Beginning{Request: c, Seen: body.Seen, Counting: h.Counting})
 	return h.begun(r, begun, late, err)
 }
 
@@ -204,15 +191,8 @@ func (h *Handler) begun(r *request, c campaigns.Campaign, late, err error) (answ
 }
 
 // edit redrives one letter with changes.
-func (h *Handler) edit(r *request) (answer, error) {
-	var body operate.LetterEditBody
-	err := r.read(&body)
-	if err == nil {
-		err = operate.CheckReason(body.Reason)
-	}
+func (h *Handler) edit(r *request, body operate.LetterEditBody) (answer, error) {
 	switch {
-	case err != nil:
-		return answer{}, err
 	case body.Edit == nil:
 		return answer{}, invalid("edit", "is missing: say what changes; to redrive the letter as it is, start a campaign")
 	case body.Version == "":
@@ -252,25 +232,17 @@ func (h *Handler) policy(r *request) (answer, error) {
 }
 
 // freeze makes the route that freezes a policy, or all, or thaws.
-func freeze(frozen bool) func(*Handler, *request) (answer, error) {
+func freeze(frozen bool) handler {
 	state := map[bool]string{true: "frozen", false: "thawed"}[frozen]
-	return func(h *Handler, r *request) (answer, error) {
-		var body operate.ReasonBody
-		if err := r.read(&body); err != nil {
-			return answer{}, err
-		}
+	return posted(func(h *Handler, r *request, body operate.ReasonBody) (answer, error) {
 		name := r.http.PathValue("name") // none stands for all
 		changed, err := h.Desk.FreezePolicies(r.http.Context(), r.who(body.Reason), name, frozen)
 		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, noPolicy(err)
-	}
+	})
 }
 
 // release lets a policy redrive a cause again.
-func (h *Handler) release(r *request) (answer, error) {
-	var body operate.ReleaseBody
-	if err := r.read(&body); err != nil {
-		return answer{}, err
-	}
+func (h *Handler) release(r *request, body operate.ReleaseBody) (answer, error) {
 	if body.Cause == "" {
 		return answer{}, invalid("cause", "is missing: name the cause that is repaired, or its first characters")
 	}
@@ -294,20 +266,15 @@ func (h *Handler) outages(r *request) (answer, error) {
 }
 
 // hold makes the route that holds the messages of a handler, or ends that.
-func hold(hold bool) func(*Handler, *request) (answer, error) {
+func hold(hold bool) handler {
 	state := map[bool]string{true: "frozen", false: "released"}[hold]
-	return func(h *Handler, r *request) (answer, error) {
-		var body operate.HandlerBody
-		if err := r.read(&body); err != nil {
-			return answer{}, err
-		}
+	return posted(func(h *Handler, r *request, body operate.HandlerBody) (answer, error) {
 		if body.All == (body.Handler != "") {
 			return answer{}, invalid("handler", "is missing, or all is true too: name a handler, or give all, for all handlers")
 		}
 		changed, err := h.Desk.Hold(r.http.Context(), r.who(body.Reason), body.Handler, hold)
-		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state,
-			Changed: changed}}, notShared(err)
-	}
+		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, notShared(err)
+	})
 }
 
 // notShared is the problem of breakers that share nothing.
@@ -320,11 +287,7 @@ func notShared(err error) error {
 }
 
 // breakLeases takes letters away from programs that are gone.
-func (h *Handler) breakLeases(r *request) (answer, error) {
-	var body operate.LeasesBody
-	if err := r.read(&body); err != nil {
-		return answer{}, err
-	}
+func (h *Handler) breakLeases(r *request, body operate.LeasesBody) (answer, error) {
 	broken, err := h.Desk.BreakLeases(r.http.Context(), r.who(body.Reason), body.Seqs)
 	return answer{json: operate.LeasesData{Broken: append([]int64{}, broken...)}}, err
 }

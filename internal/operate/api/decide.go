@@ -14,7 +14,7 @@ import (
 )
 
 // decided makes the route of the record of a decision.
-func decided(what operate.Decision) func(*Handler, *request) (answer, error) {
+func decided(what operate.Decision) handler {
 	return func(h *Handler, r *request) (answer, error) {
 		if !what.Made(r.http.PathValue("id")) {
 			return answer{}, missing("The address names a request by the id that its answer had.")
@@ -44,18 +44,14 @@ func (h *Handler) decision(r *request, what operate.Decision, id string, complet
 }
 
 // decide makes the route that discards letters, or restores them.
-func decide(what operate.Decision) func(*Handler, *request) (answer, error) {
-	return func(h *Handler, r *request) (answer, error) {
-		var body operate.DecideBody
-		if err := r.read(&body); err != nil {
-			return answer{}, err
-		}
+func decide(what operate.Decision) handler {
+	return posted(func(h *Handler, r *request, body operate.DecideBody) (answer, error) {
 		s, err := selectionOf(body, what)
 		if err != nil {
 			return answer{}, err
 		}
 		return h.carryOut(r, what, s, body.Reason, body.Seen)
-	}
+	})
 }
 
 // selectionOf is what a body chooses, as far as the decision takes it.
@@ -115,40 +111,29 @@ func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selectio
 }
 
 // undo restores the letters of a discard that nothing has changed since.
-func (h *Handler) undo(r *request) (answer, error) {
-	var body operate.ReasonBody
-	err := r.read(&body)
-	if err == nil {
-		err = operate.CheckReason(body.Reason)
-	}
-	if err != nil {
+func (h *Handler) undo(r *request, body operate.ReasonBody) (answer, error) {
+	if err := operate.CheckReason(body.Reason); err != nil {
 		return answer{}, err
 	}
 	if !operate.Discard.Made(r.http.PathValue("id")) {
 		return answer{}, missing("The address names a discard by the id that its answer had.")
 	}
-	return h.carryOut(r, operate.Restore, operate.Selection{Filter: operate.Discard.Of(r.http.PathValue("id"))}, body.Reason,
-		nil)
+	s := operate.Selection{Filter: operate.Discard.Of(r.http.PathValue("id"))}
+	return h.carryOut(r, operate.Restore, s, body.Reason, nil)
 }
 
 // erase makes the route that erases a person's data as long as a step may take, or says what would be erased.
-func erase(dryRun bool) func(*Handler, *request) (answer, error) {
-	return func(h *Handler, r *request) (answer, error) {
-		var body operate.ErasureBody
-		if err := r.read(&body); err != nil {
-			return answer{}, err
-		}
+func erase(dryRun bool) handler {
+	return posted(func(h *Handler, r *request, body operate.ErasureBody) (answer, error) {
 		if (len(body.IDs) == 0) == (len(body.Metadata) == 0) {
 			return answer{}, invalid("ids", "is missing, and so is metadata, or both are given: give one of them")
 		}
 		ctx, cancel := context.WithTimeout(r.http.Context(), h.Step)
 		defer cancel()
-		report, complete, err := h.Desk.Erase(ctx, r.who(body.Reason),
-			erasure.Request{IDs: body.IDs, Metadata: body.Metadata,
-				RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
-		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete,
-			Report: report}}, err
-	}
+		report, complete, err := h.Desk.Erase(ctx, r.who(body.Reason), erasure.Request{IDs: body.IDs,
+			Metadata: body.Metadata, RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
+		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete, Report: report}}, err
+	})
 }
 
 // erasure sends what is on record of an erasure.
@@ -199,14 +184,10 @@ var decisions = []struct {
 }
 
 // decideSequence makes the route of a decision about a key.
-func decideSequence(what sequence.Decision) func(*Handler, *request) (answer, error) {
-	return func(h *Handler, r *request) (answer, error) {
+func decideSequence(what sequence.Decision) handler {
+	return posted(func(h *Handler, r *request, body operate.SequenceBody) (answer, error) {
 		seq, err := r.seq()
 		if err != nil {
-			return answer{}, err
-		}
-		var body operate.SequenceBody
-		if err := r.read(&body); err != nil {
 			return answer{}, err
 		}
 		if body.All && what != sequence.Discard {
@@ -217,7 +198,7 @@ func decideSequence(what sequence.Decision) func(*Handler, *request) (answer, er
 			return answer{}, undecided(r, err)
 		}
 		return answer{json: operate.SequenceDecided{Seq: seq, Decided: what.String(), Messages: n}}, nil
-	}
+	})
 }
 
 // undecided is the problem of a decision that was not made.

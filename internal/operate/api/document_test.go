@@ -117,8 +117,8 @@ func (d *document) whole() object {
 	}
 }
 
-func (d *document) operation(r api.Row) object {
-	op := object{"operationId": r.Name, "tags": []any{tag(r)}, "summary": r.Says, "description": "Needs the right to " + operate.Right(r.Right).String() + "."}
+func (d *document) operation(r api.Route) object {
+	op := object{"operationId": r.Name, "tags": []any{tag(r)}, "summary": r.Says, "description": "Needs the right to " + r.Right.String() + "."}
 	if r.Right == 0 {
 		op["description"] = "Needs no right."
 	}
@@ -158,7 +158,7 @@ func (d *document) operation(r api.Row) object {
 	}
 	problem := object{"$ref": "#/components/responses/Problem"}
 	responses := object{"400": problem, "default": problem}
-	responses[map[int]string{200: "200", 201: "201"}[r.Status]] = answer
+	responses[map[int]string{0: "200", 201: "201"}[r.Status]] = answer
 	if _, is := r.Gives.(string); r.Method == "GET" && !is {
 		answer["headers"] = object{"ETag": object{"schema": object{"type": "string"}}}
 		responses["304"] = object{"description": "The same as the ETag in If-None-Match."}
@@ -178,7 +178,7 @@ var about = map[string]string{
 }
 
 // tag is what a route is about: the first part of its path.
-func tag(r api.Row) string {
+func tag(r api.Route) string {
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.Pattern, "/"), "/")
 	first, _, _ = strings.Cut(first, ".")
 	if first == "" || first == "openapi" {
@@ -201,9 +201,9 @@ func parameter(name string) object {
 		}
 	}
 	switch {
-	case slices.Contains(api.Lists(), name):
+	case slices.Contains(api.Lists, name):
 		schema = object{"type": "array", "items": schema}
-	case slices.Contains(api.Flags(), name):
+	case slices.Contains(api.Flags, name):
 		schema["enum"] = []any{"1", "true"}
 		says = "Only letters " + says
 	case name == "limit":

@@ -203,19 +203,12 @@ func (h *Handler) payload(r *request) (answer, error) {
 }
 
 // unmasked sends the exact bytes of a payload, also if they are masked elsewhere, and records it.
-func (h *Handler) unmasked(r *request) (answer, error) {
-	var body operate.ReasonBody
-	if err := r.read(&body); err != nil {
-		return answer{}, err
-	}
-	if err := operate.CheckReason(body.Reason); err != nil {
-		return answer{}, err
-	}
+func (h *Handler) unmasked(r *request, body operate.ReasonBody) (answer, error) {
 	l, err := h.withPayload(r)
-	if err != nil {
-		return answer{}, err
+	if err == nil {
+		err = h.Desk.Show(r.http.Context(), r.who(body.Reason), l.Seq)
 	}
-	if err := h.Desk.Show(r.http.Context(), r.who(body.Reason), l.Seq); err != nil {
+	if err != nil {
 		return answer{}, err
 	}
 	return exactBytes(l), nil

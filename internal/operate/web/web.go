@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,12 +21,15 @@ import (
 
 // Route says who may send which request.
 type Route struct {
+	Name    string
 	Method  string        // GET serves HEAD too
 	Pattern string        // {name} stands for one part of the path
 	Right   operate.Right // the least; Nothing is for what has no data
 	Query   []string      // the fields of the query: another is refused, as a filter that is misspelt chooses all
 	Body    int64         // bytes that a body may have, if not MaxBody
 	Within  time.Duration // of all that the route does, if it is more than Front.Timeout
+	// Answer answers it. send sends what it returned.
+	Answer func(*Call) (send func() error, err error)
 }
 
 // What a request may have, in bytes. A selection of 1,000 letters has 20 KiB.
@@ -50,6 +54,7 @@ type Front struct {
 type Call struct {
 	HTTP    *http.Request
 	Writer  http.ResponseWriter
+	Route   string // its name, or "" if the address has none
 	Query   url.Values
 	Person  operate.Person
 	Note    string
@@ -59,43 +64,29 @@ type Call struct {
 
 // Refusal is why a request does not reach a route.
 type Refusal struct {
-	Status     int
-	Kind       string // the type of the problem
-	Title, Why string
-	Note       string // about the person
-	Field      string // of the query, which has no such field
+	operate.Problem
+	Note string // about the person
 }
 
-func (r *Refusal) Error() string { return strings.TrimSpace(r.Title + ": " + r.Why + " " + r.Note) }
+func (r *Refusal) Error() string { return strings.TrimSpace(r.Problem.Error() + " " + r.Note) }
 
-// Face is what answers: pages, or the API.
-type Face[R any] struct {
-	Front *Front
-	// Of is what a row of the table of routes says.
-	Of func(*R) Route
-	// Answer calls the route. send sends what it returned.
-	Answer func(*Call, *R) (send func() error, err error)
-	// Fail answers a request that has no answer. The route may be nil.
-	Fail func(*Call, *R, error)
-}
-
-// Handler returns a handler of a table of routes below a prefix.
-func (f *Face[R]) Handler(prefix string, table []R) http.Handler {
-	paths := map[string]map[string]*R{}
+// Handler returns a handler of a table of routes below a prefix. fail answers a request that has no other answer.
+func (f *Front) Handler(prefix string, table []Route, fail func(*Call, error)) http.Handler {
+	paths := map[string]map[string]*Route{}
 	for i := range table {
-		of := f.Of(&table[i])
+		of := &table[i]
 		if paths[of.Pattern] == nil {
-			paths[of.Pattern] = map[string]*R{}
+			paths[of.Pattern] = map[string]*Route{}
 		}
-		paths[of.Pattern][of.Method] = &table[i]
+		paths[of.Pattern][of.Method] = of
 	}
 	mux := http.NewServeMux()
-	none := f.at(nil)
+	none := f.at(nil, fail)
 	mux.Handle("/", none)
 	for pattern, methods := range paths {
 		at := strings.TrimSuffix(prefix+pattern, "/")
-		if mux.Handle(at+"/{$}", f.at(methods)); at != "" {
-			mux.Handle(at, f.at(methods))
+		if mux.Handle(at+"/{$}", f.at(methods, fail)); at != "" {
+			mux.Handle(at, f.at(methods, fail))
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,24 +100,24 @@ func (f *Face[R]) Handler(prefix string, table []R) http.Handler {
 }
 
 // at answers requests to a path that takes some methods.
-func (f *Face[R]) at(methods map[string]*R) http.Handler {
+func (f *Front) at(methods map[string]*Route, fail func(*Call, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
-		route := methods[hr.Method]
-		if hr.Method == http.MethodHead {
-			route = methods[http.MethodGet]
+		method := hr.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
 		}
 		var of Route
-		if route != nil {
-			of = f.Of(route)
+		if route := methods[method]; route != nil {
+			of = *route
 		}
-		c := &Call{HTTP: hr, Writer: w, Now: f.Front.Now(), Arrived: f.Front.Await(w, hr)}
-		ctx, cancel := context.WithTimeout(hr.Context(), max(f.Front.Timeout(), of.Within))
+		c := &Call{HTTP: hr, Writer: w, Route: of.Name, Now: f.Now(), Arrived: f.Await(w, hr)}
+		ctx, cancel := context.WithTimeout(hr.Context(), max(f.Timeout(), of.Within))
 		defer cancel()
 		c.HTTP = hr.WithContext(ctx)
 		var send func() error
 		err := safecall.Call("console", func() (err error) {
-			if err = f.Front.check(c, of, slices.Sorted(maps.Keys(methods))); err == nil {
-				send, err = f.Answer(c, route)
+			if err = f.check(c, of, slices.Sorted(maps.Keys(methods))); err == nil {
+				send, err = of.Answer(c)
 			}
 			return err
 		})
@@ -134,15 +125,15 @@ func (f *Face[R]) at(methods map[string]*R) http.Handler {
 			err = send()
 		}
 		if err != nil {
-			f.Fail(c, route, err)
+			fail(c, err)
 		}
 	})
 }
 
 // check checks what the person may do, and what the request has. A route without a method is none.
 func (f *Front) check(c *Call, of Route, methods []string) (err error) {
-	refuse := func(status int, kind, title, format string, args ...any) *Refusal {
-		return &Refusal{Status: status, Kind: kind, Title: title, Why: fmt.Sprintf(format, args...)}
+	refuse := func(status int, kind, title, note, format string, args ...any) *Refusal {
+		return &Refusal{operate.Problem{Status: status, Type: kind, Title: title, Detail: fmt.Sprintf(format, args...)}, note}
 	}
 	if of.Method != "" && of.Right == operate.Nothing {
 		return nil
@@ -153,43 +144,41 @@ func (f *Front) check(c *Call, of Route, methods []string) (err error) {
 	const notAllowed = "Not allowed"
 	switch {
 	case c.Person.Right == operate.Nothing:
-		return &Refusal{http.StatusForbidden, operate.ProblemForbidden, notAllowed,
-			"You may not see the dead letters of this service.", c.Note, ""}
+		return refuse(http.StatusForbidden, operate.ProblemForbidden, notAllowed, c.Note,
+			"You may not see the dead letters of this service.")
 	case of.Method == "" && len(methods) > 0:
 		allowed := strings.Join(methods, ", ")
 		c.Writer.Header().Set("Allow", allowed)
-		return refuse(http.StatusMethodNotAllowed, operate.ProblemMethod, "Not possible here",
+		return refuse(http.StatusMethodNotAllowed, operate.ProblemMethod, "Not possible here", "",
 			"The method is %s: this address takes %s.", boundedtext.Text(c.HTTP.Method, 20), allowed)
 	case of.Method == "":
-		return refuse(http.StatusNotFound, operate.ProblemNoRoute, "Not found", "There is nothing at this address.")
+		return refuse(http.StatusNotFound, operate.ProblemNoRoute, "Not found", "", "There is nothing at this address.")
 	case f.Origin(c.HTTP) != nil:
-		return &Refusal{http.StatusForbidden, operate.ProblemCrossSite, "The request came from another site",
-			"Nothing was changed. If this is your console behind a proxy that changes the Host header, add the origin to " +
-				"console.Config.TrustedOrigins.", boundedtext.Text("Origin: "+c.HTTP.Header.Get("Origin")+", Host: "+c.HTTP.Host, 500), ""}
+		return refuse(http.StatusForbidden, operate.ProblemCrossSite, "The request came from another site",
+			boundedtext.Text("Origin: "+c.HTTP.Header.Get("Origin")+", Host: "+c.HTTP.Host, 500), "Nothing was changed. If this "+
+				"is your console behind a proxy that changes the Host header, add the origin to console.Config.TrustedOrigins.")
 	case c.Person.Right < of.Right:
-		return &Refusal{http.StatusForbidden, operate.ProblemForbidden, notAllowed, fmt.Sprintf(
-			"This needs the right to %s. You have the right to %s.", of.Right, c.Person.Right), c.Note, ""}
+		return refuse(http.StatusForbidden, operate.ProblemForbidden, notAllowed, c.Note,
+			"This needs the right to %s. You have the right to %s.", of.Right, c.Person.Right)
 	}
 	const cannot = "This cannot be done"
 	if n := len(c.HTTP.URL.RawQuery); n > MaxQuery {
-		return refuse(http.StatusBadRequest, operate.ProblemInvalid, cannot,
+		return refuse(http.StatusBadRequest, operate.ProblemInvalid, cannot, "",
 			"The query of the address has %d bytes, and may have %d.", n, MaxQuery)
 	}
 	if c.Query, err = url.ParseQuery(c.HTTP.URL.RawQuery); err != nil {
-		return refuse(http.StatusBadRequest, operate.ProblemInvalid, cannot,
+		return refuse(http.StatusBadRequest, operate.ProblemInvalid, cannot, "",
 			"The address is damaged: its query cannot be read.")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Query)) {
 		if !slices.Contains(of.Query, name) {
 			name = boundedtext.Text(name, 100)
-			return &Refusal{http.StatusBadRequest, operate.ProblemNoField, cannot, fmt.Sprintf("The address has a field %q, "+
-				"which it does not take. Correct its name, or leave it out: nothing is chosen by it.", name), "", name}
+			r := refuse(http.StatusBadRequest, operate.ProblemNoField, cannot, "", "The address has a field %q, which it does "+
+				"not take. Correct its name, or leave it out: nothing is chosen by it.", name)
+			r.Errors = []operate.FieldProblem{{Field: name, Detail: r.Detail}}
+			return r
 		}
 	}
-	limit := of.Body
-	if limit == 0 {
-		limit = MaxBody
-	}
-	c.HTTP.Body = http.MaxBytesReader(c.Writer, c.HTTP.Body, limit)
+	c.HTTP.Body = http.MaxBytesReader(c.Writer, c.HTTP.Body, cmp.Or(of.Body, MaxBody))
 	return nil
 }

@@ -93,7 +93,7 @@ func newRequest(method, path string) *http.Request {
 func TestRights(t *testing.T) {
 	d := newDesk(t).holding(fixture.Several(3)...)
 	for _, row := range api.Table() {
-		name, least := row.Method+" "+row.Pattern, operate.Right(row.Right)
+		name, least := row.Method+" "+row.Pattern, row.Right
 		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
 		for right := operate.Nothing; right <= operate.Approve; right++ {
 			ask := func() reply { return d.get(path, as(right)) }
