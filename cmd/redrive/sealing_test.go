@@ -65,9 +65,6 @@ func TestSealed_shown(t *testing.T) {
 		{1, noKey, append([]string{"diff", "one"}, edit...)},
 		{0, "--keys", append([]string{"redrive", "one", "--dry-run"}, edit...)},
 		{5, "2 letters of key id \"a\" left out: letter 1 is " + noKey, []string{"export"}},
-		{5, "2 letters of key id \"a\" left out", []string{"export", "--masked"}},
-		{0, "exported 4 letters", []string{"export", "--format", "csv"}},
-		{2, "--sealed is for JSON lines", []string{"export", "--sealed", "--masked"}},
 		{0, `"seal_key":"z"`, []string{"list", "--json"}},
 		{0, `1 letter not sealed, 2 letters sealed with key id "a"`, []string{"doctor"}},
 	})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // odd are letters whose ids, topics and reasons have what programs like to take apart.
@@ -79,26 +78,6 @@ func testSelectionIsWhatWasTyped(t *testing.T, s *shop) {
 		{0, "erased 2 letters", append(erase, "--id-file", ids("x\ny\n"))},
 	})
 	lists("2 3 4")
-}
-
-// Features D14, V10: the values of a rule are what was typed, each word is there, and a rule is one line.
-func TestRuleIsWhatWasTyped(t *testing.T) {
-	s := newShop(t, odd()...)
-	rule := func(rule string) []string {
-		return []string{"purge", "--dry-run", "--rule", rule + " older-than=0s"}
-	}
-	cause := testkit.Must(s.store.Groups(t.Context(), letters.Filter{Reasons: []string{"no"}}))[0].Cause
-	other := testkit.Must(s.store.Groups(t.Context(), letters.Filter{Reasons: []string{"stock"}}))[0].Cause
-	s.pipe("discard", "--id", "order-7", "--reason", "why", "--yes")
-	s.steps([]step{
-		{0, "would delete 1 letter:", rule("status=waiting reason=no,stock")},
-		{0, "would delete 1 letter:", rule("status=waiting reason=no reason=stock")},
-		{0, "would delete 7 letters:", rule("status=waiting status=discarded")},
-		{0, "would delete 2 letters:", rule("status=waiting status=discarded cause=" + cause + " cause=" + other)},
-		{2, "status", rule("status=waiting,discarded")},
-		{2, "older-than= twice", rule("status=waiting older-than=30d")},
-		{2, "one line", rule("status=waiting reason=no keep\nstatus=discarded")},
-	})
 }
 
 // Promise P6: a topic of --allow is one topic.

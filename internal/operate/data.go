@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"maps"
 	"time"
 	"unicode/utf8"
 
@@ -231,7 +232,9 @@ func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
 		original.Payload, original.Metadata = nil, nil
 		l.Original, l.Origin.Key = original, nil
 	}
-	v := WholeDataOf(Masked(l.Letter, d.Masks), d.Events(who, events))
+	v := WholeDataOf(l.Letter, d.Events(who, events))
+	v.Metadata = maps.Clone(v.Metadata)
+	v.Mask(d.Masks)
 	v.SealKey, v.Sealed = l.Key, d.Masks.Text(l.WhyClosed())
 	if who.Right >= Look && l.Closed == nil && l.Status != letters.StatusErased {
 		v.PayloadBytes = l.PayloadBytes

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -81,32 +80,6 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 // Hides reports whether anything of a payload is masked.
 func (d *Desk) Hides(payload []byte) bool {
 	return len(payload) > 0 && string(d.Masks.Payload(payload)) != string(payload)
-}
-
-// Masked returns a letter as it may be shown.
-func Masked(l letters.Letter, masks *privacy.Redactor) letters.Letter {
-	original := l.Original.Copy()
-	original.Payload = masks.Payload(l.Original.Payload)
-	original.Metadata = maps.Clone(l.Original.Metadata)
-	for key, value := range original.Metadata {
-		original.Metadata[key] = masks.Metadata(key, value)
-	}
-	original.UUID = masks.Text(original.UUID)
-	l.Original = original
-	f, o := &l.Failure, &l.Origin
-	for _, text := range []*string{&l.DeadLetterTopic, &l.Marked.Reason, &o.Topic, &o.Handler, &o.ConsumerGroup,
-		&o.Partition,
-		&o.Offset, &f.Description, &f.Reason, &f.Type, &f.Stack, &f.Node} {
-		*text = masks.Text(*text)
-	}
-	if len(o.Key) > 0 {
-		o.Key = []byte(masks.Text(string(o.Key)))
-	}
-	f.History = append(f.History[:0:0], f.History...)
-	for i := range f.History {
-		f.History[i].Error = masks.Text(f.History[i].Error)
-	}
-	return l
 }
 
 // Difference is what an edit does to a letter, masked.

@@ -106,10 +106,12 @@ func (r *RetentionRule) filter() Filter {
 
 // retention is what a plugin of NewRetention runs.
 type retention struct {
-	trimming trimming
-	onRun    func(ctx context.Context, letters int, err error)
-	every    time.Duration
-	life     *lifecycle.Lifecycle
+	store  *Store
+	rules  []RetentionRule
+	logger watermill.LoggerAdapter
+	onRun  func(ctx context.Context, letters int, err error)
+	every  time.Duration
+	life   *lifecycle.Lifecycle
 }
 
 // NewRetention returns a plugin of a router that deletes old letters of the store's service by itself, as Purge does:
@@ -136,8 +138,8 @@ func newRetention(store *Store, config RetentionConfig) (*retention, error) {
 	if err := checkRules(config.Rules); err != nil {
 		return nil, err
 	}
-	r := &retention{onRun: config.OnRun, every: every,
-		trimming: trimming{store: store, rules: slices.Clone(config.Rules), logger: logging.Wrap(config.Logger, nil)}}
+	r := &retention{store: store, rules: slices.Clone(config.Rules), logger: logging.Wrap(config.Logger, nil),
+		onRun: config.OnRun, every: every}
 	r.life = lifecycle.Run(r.run)
 	for _, rule := range config.Rules {
 		if known := store.retention.Load(); !rule.Keep && slices.Contains(rule.Statuses, StatusWaiting) &&
@@ -159,12 +161,12 @@ const (
 func (r *retention) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := r.every
-		rules, err := r.trimming.Trim(ctx)
+		rules, err := r.Trim(ctx)
 		if r.onRun != nil && ctx.Err() == nil {
-			safecall.Hook(r.trimming.logger, "RetentionConfig.OnRun", func() { r.onRun(ctx, sum(rules), err) })
+			safecall.Hook(r.logger, "RetentionConfig.OnRun", func() { r.onRun(ctx, sum(rules), err) })
 		}
 		if err != nil && ctx.Err() == nil {
-			logging.RetentionFailed.Write(r.trimming.logger, err, nil)
+			logging.RetentionFailed.Write(r.logger, err, nil)
 			next = min(next, afterError)
 		}
 		timing.Wait(ctx, next)
@@ -178,58 +180,22 @@ func sum(numbers []int) (all int) {
 	return all
 }
 
-// Retention returns what deletes letters by rules.
-func (in *inner) Retention(rules []RetentionRule, act Act) (*trimming, error) {
-	if in == nil {
-		return nil, errNilStore
-	}
-	if err := checkRules(rules); err != nil {
-		return nil, err
-	}
-	if err := act.validate(); err != nil {
-		return nil, fmt.Errorf("letters: retention: %w", err)
-	}
-	return &trimming{store: (*Store)(in), rules: slices.Clone(rules), act: act, logger: logging.Wrap(nil, nil)}, nil
-}
-
-// trimming deletes letters by rules. The first rule that a letter matches decides.
-type trimming struct {
-	store  *Store
-	rules  []RetentionRule
-	act    Act // what is empty is filled in for each rule
-	logger watermill.LoggerAdapter
-}
-
 // due chooses the letters that a rule deletes now: they are old enough, and no rule before it decides about them.
-func (t *trimming) due(i int, now time.Time) Filter {
-	f := t.rules[i].filter()
-	f.Until = now.Add(-t.rules[i].OlderThan)
-	for _, before := range t.rules[:i] {
+func (r *retention) due(i int, now time.Time) Filter {
+	f := r.rules[i].filter()
+	f.Until = now.Add(-r.rules[i].OlderThan)
+	for _, before := range r.rules[:i] {
 		f.unless = append(f.unless, before.filter())
 	}
 	return f
 }
 
-// Due returns how many letters each rule would delete now: a dry run. Letters that have a lease are among them.
-func (t *trimming) Due(ctx context.Context) (rules []int, err error) {
-	rules, now := make([]int, len(t.rules)), time.Now()
-	for i, rule := range t.rules {
-		if rule.Keep {
-			continue
-		}
-		if rules[i], err = t.store.Count(ctx, t.due(i, now)); err != nil {
-			return nil, err
-		}
-	}
-	return rules, nil
-}
-
 // Trim deletes the letters that are past their retention now, and returns how many each rule deleted, also with an
 // error.
-func (t *trimming) Trim(ctx context.Context) (rules []int, err error) {
-	rules = make([]int, len(t.rules))
+func (r *retention) Trim(ctx context.Context) (rules []int, err error) {
+	rules = make([]int, len(r.rules))
 	for i := range rules {
-		if rules[i], err = t.apply(ctx, i); err != nil {
+		if rules[i], err = r.apply(ctx, i); err != nil {
 			break
 		}
 	}
@@ -237,22 +203,17 @@ func (t *trimming) Trim(ctx context.Context) (rules []int, err error) {
 }
 
 // apply deletes what one rule says.
-func (t *trimming) apply(ctx context.Context, i int) (n int, err error) {
-	rule, act := &t.rules[i], t.act
+func (r *retention) apply(ctx context.Context, i int) (n int, err error) {
+	rule := &r.rules[i]
 	if rule.Keep {
 		return 0, nil
 	}
-	if act.By == "" {
-		act.By = t.store.node
-	}
-	if act.Reason == "" {
-		act.Reason = "retention: " + rule.OlderThan.String() + " since the latest failure"
-	}
-	n, err = t.store.purge(ctx, t.due(i, time.Now()), act, rest)
+	act := Act{By: r.store.node, Reason: "retention: " + rule.OlderThan.String() + " since the latest failure"}
+	n, err = r.store.purge(ctx, r.due(i, time.Now()), act, rest)
 	if n > 0 {
-		logging.LettersDeleted.Write(t.logger, nil, logging.Fields{
+		logging.LettersDeleted.Write(r.logger, nil, logging.Fields{
 			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons,
-			"causes": len(rule.Causes), "older_than": rule.OlderThan.String(), "service": t.store.service,
+			"causes": len(rule.Causes), "older_than": rule.OlderThan.String(), "service": r.store.service,
 		})
 	}
 	return n, wrapped(fmt.Sprintf("retention, rule %d, after %d", i, n), err)

@@ -344,7 +344,7 @@ func onTerminal(t *testing.T, d databases.Database, address, binary string, seen
 	if err := os.WriteFile(rules, []byte(`{"metadata":["customer"],"patterns":["customer \"([^\"]+)\""],"payload":["$.users[*].name"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	lines := [][]string{{"list"}, {"list", "--json"}, {"causes"}, {"causes", "--json"}, {"export", "--masked"}, {"export", "--format", "csv"}, {"audit", "--json"}, {"redrive", "--all", "--dry-run"}}
+	lines := [][]string{{"list"}, {"list", "--json"}, {"causes"}, {"causes", "--json"}, {"audit", "--json"}, {"redrive", "--all", "--dry-run"}}
 	if sealed { // each letter is a process
 		waiting = waiting[:8]
 	}

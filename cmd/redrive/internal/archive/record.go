@@ -33,7 +33,6 @@ type Record struct {
 	Seen            int               `json:"seen"`
 	StoredAt        time.Time         `json:"stored_at,omitzero"`
 	DeadLetterTopic string            `json:"dead_letter_topic"`
-	Masked          bool              `json:"masked,omitempty"`
 	ID              string            `json:"id,omitempty"`
 	IDBytes         []byte            `json:"id_b64,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
@@ -45,13 +44,6 @@ type Record struct {
 type pair struct {
 	Key   []byte `json:"key"`
 	Value []byte `json:"value"`
-}
-
-// Masked returns the record of a letter whose values are masked. Parse refuses it.
-func Masked(l letters.Letter) Record {
-	r := Of(l)
-	r.Masked = true
-	return r
 }
 
 // Of returns the record of a letter.
@@ -99,8 +91,6 @@ func Parse(line []byte) (Record, error) {
 	switch {
 	case r.Spillway != version:
 		return r, fmt.Errorf("spillway is %d, and this command reads version %d of the format", r.Spillway, version)
-	case r.Masked:
-		return r, errors.New("the letter was exported with --masked, without its secrets: export it without --masked")
 	case r.DeadLetterTopic == "":
 		return r, errors.New("dead_letter_topic is empty: the line was not written by redrive export")
 	case r.Payload != nil && r.PayloadBytes != nil, r.ID != "" && r.IDBytes != nil:

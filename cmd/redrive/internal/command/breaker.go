@@ -71,31 +71,13 @@ func (a *app) breakerList() *cobra.Command {
 }
 
 func (a *app) outageTable(all []breaker.Status) error {
-	t := &screen.Table{Columns: []screen.Column{
+	return rows(a, all, []screen.Column{
 		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
-		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16},
-		{Name: "CAUSE", Min: 16, Drop: 1},
-	}}
-	for _, o := range all {
-		if a.json {
-			if err := a.screen.JSON(o); err != nil {
-				return err
-			}
-			continue
-		}
-		handler, by := o.Handler, o.Actor
-		if handler == "" {
-			handler = "(all)"
-		}
-		if by == "" {
-			by = o.Instance
-		}
-		t.Row(handler, o.Scope, string(o.State), a.when(o.Since), by, o.Reason, o.Cause)
-	}
-	if !a.json {
-		a.screen.Table(t)
-	}
-	return nil
+		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
+	}, func(o breaker.Status) []any {
+		return []any{cmp.Or(o.Handler, "(all)"), o.Scope, string(o.State), a.when(o.Since), cmp.Or(o.Actor, o.Instance),
+			o.Reason, o.Cause}
+	})
 }
 
 func (a *app) breakerOpen() *cobra.Command {
@@ -115,11 +97,9 @@ as usual. Without HANDLER it freezes every handler.`,
 			if err != nil {
 				return err
 			}
-			if !yes {
-				if err := a.screen.Confirm("hold the messages of %s of %s in all instances?", named(strings.Join(args, "")),
-					a.owner()); err != nil {
-					return err
-				}
+			if err := a.confirm(yes, "hold the messages of %s of %s in all instances?", named(strings.Join(args, "")),
+				a.owner()); err != nil {
+				return err
 			}
 			v, err := a.hold(cmd.Context(), d, args, reason, "freeze")
 			if err != nil {
@@ -162,11 +142,7 @@ func (a *app) breakerClose() *cobra.Command {
 
 // froze says what became of a freeze.
 func (a *app) froze(v operate.HandlerChanged) error {
-	if a.json {
-		return a.screen.JSON(v)
-	}
-	a.screen.Line("%s of %s: %s", named(v.Handler), a.owner(), v.State)
-	return nil
+	return a.answer(v, "%s of %s: %s", named(v.Handler), a.owner(), v.State)
 }
 
 func named(handler string) string {

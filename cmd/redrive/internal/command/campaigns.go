@@ -77,36 +77,19 @@ have been handled, and AGAIN those that came back as dead letters. With an id, o
 }
 
 func (a *app) campaignTable(page []operate.CampaignData) error {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold},
-		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3},
-		{Name: "AGAIN", Right: true, Drop: 2},
-		{Name: "RATE", Right: true, Drop: 5}, {Name: "STARTED", Style: screen.Dim, Drop: 4},
-		{Name: "BY", Min: 6, Drop: 1},
-		{Name: "REASON", Min: 16},
-	}}
-	for _, c := range page {
-		if a.json {
-			if err := a.screen.JSON(c); err != nil {
-				return err
-			}
-			continue
-		}
-		id := c.ID
-		if a.screen.Terminal() {
-			id = short(id)
-		}
-		t.Row(id, screen.Span{Text: string(c.State), Style: styleOfState(c.State)}, c.Selected, c.Redriven, c.Succeeded,
-			c.FailedAgain, rateOf(c.Rate), a.when(c.CreatedAt), c.Request.By, c.Request.Reason)
-	}
 	if len(page) == 0 {
 		a.screen.Note("there is no campaign")
 		return nil
 	}
-	if !a.json {
-		a.screen.Table(t)
-	}
-	return nil
+	return rows(a, page, []screen.Column{
+		{Name: "ID", Style: screen.Blue}, {Name: "STATE"}, {Name: "LETTERS", Right: true, Style: screen.Bold},
+		{Name: "REDRIVEN", Right: true}, {Name: "SUCCEEDED", Right: true, Drop: 3}, {Name: "AGAIN", Right: true, Drop: 2},
+		{Name: "RATE", Right: true, Drop: 5}, {Name: "STARTED", Style: screen.Dim, Drop: 4}, {Name: "BY", Min: 6, Drop: 1},
+		{Name: "REASON", Min: 16},
+	}, func(c operate.CampaignData) []any {
+		return []any{a.shortened(c.ID), screen.Span{Text: string(c.State), Style: styleOfState(c.State)}, c.Selected,
+			c.Redriven, c.Succeeded, c.FailedAgain, rateOf(c.Rate), a.when(c.CreatedAt), c.Request.By, c.Request.Reason}
+	})
 }
 
 // campaign prints one campaign and its record.
@@ -122,20 +105,14 @@ func (a *app) campaign(ctx context.Context, d *desk, id string) error {
 	if c.Why != "" {
 		state += ": " + c.Why
 	}
-	fields := [][2]string{
+	a.fields([][2]string{
 		{"campaign", c.ID}, {"state", state}, {"started", a.when(c.CreatedAt) + " by " + c.Request.By},
 		{"reason", c.Request.Reason}, {"approved by", c.ApprovedBy}, {"ended", a.when(c.EndedAt)},
-		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)},
-		{"edit", editOf(c.Request.Edit)},
+		{"resumes", a.when(c.ResumeAt)}, {"to", c.Request.To}, {"rate", rateOf(c.Rate)}, {"edit", editOf(c.Request.Edit)},
 		{"letters", fmt.Sprintf("%d, %d not done yet", c.Selected, c.Pending)}, {"redriven", redrivenOf(c.CampaignData)},
 		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
 		{"gone", count(c.Gone)},
-	}
-	for _, field := range fields {
-		if field[1] != "" {
-			a.screen.Field(field[0], field[1])
-		}
-	}
+	}...)
 	for _, left := range c.LeftOut {
 		a.screen.Field("left out", leftOut(left))
 	}
@@ -193,6 +170,14 @@ func rateOf(rate float64) string {
 }
 
 // short is enough of an id to choose it.
+// shortened is an id in a table: on a terminal its first characters.
+func (a *app) shortened(id string) string {
+	if a.screen.Terminal() {
+		return short(id)
+	}
+	return id
+}
+
 func short(id string) string { return id[:min(len(id), shortCause)] }
 
 func styleOfState(s campaigns.State) screen.Style {
@@ -293,11 +278,9 @@ func (a *app) steer(s steering) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if s.question != "" && !yes {
-				if err := a.screen.Confirm("%s %s of %s?", s.question, several(c.Pending, "letter"),
-					a.owner()); err != nil {
-					return err
-				}
+			if err := a.confirm(yes || s.question == "", "%s %s of %s?", s.question, several(c.Pending, "letter"),
+				a.owner()); err != nil {
+				return err
 			}
 			var body any = why(reason)
 			if what.Rated {
@@ -306,11 +289,7 @@ func (a *app) steer(s steering) *cobra.Command {
 			if err := d.act(cmd.Context(), &c, body, "campaigns", c.ID, what.Name); err != nil {
 				return err
 			}
-			if a.json {
-				return a.screen.JSON(c)
-			}
-			a.screen.Line("campaign %s is %s", short(c.ID), c.State)
-			return nil
+			return a.answer(c, "campaign %s is %s", short(c.ID), c.State)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")

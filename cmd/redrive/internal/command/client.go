@@ -215,11 +215,6 @@ func (d *desk) Erase(ctx context.Context, r erasure.Request) (all erasure.Report
 	}
 }
 
-// each returns the letters that f chooses, page by page.
-func each(ctx context.Context, store *letters.Store, f letters.Filter) iter.Seq2[letters.Letter, error] {
-	return paged(ctx, f, store.List, func(l letters.Letter) int64 { return l.Seq })
-}
-
 // heads returns the letters that f chooses without metadata and payloads, page by page.
 func heads(ctx context.Context, d *desk, f letters.Filter) iter.Seq2[operate.LetterData, error] {
 	return paged(ctx, f, d.Heads, func(h operate.LetterData) int64 { return h.Seq })

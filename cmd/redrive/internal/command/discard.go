@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +15,7 @@ import (
 
 // move is a command that gives the chosen letters of one status another one.
 type move struct {
-	done    string         // what became of the letters
-	key     string         // the same in JSON
+	done    string         // what became of the letters, in JSON too
 	from    letters.Status // whose letters it takes
 	what    operate.Decision
 	all     string // what --all chooses
@@ -26,8 +24,7 @@ type move struct {
 
 func (a *app) discard() *cobra.Command {
 	return a.move(move{
-		done: "discarded", key: "discarded", from: letters.StatusWaiting, what: operate.Discard,
-		all: "every letter that waits",
+		done: "discarded", from: letters.StatusWaiting, what: operate.Discard, all: "every letter that waits",
 		command: cobra.Command{
 			Use:   "discard [SEQ...]",
 			Short: "Give up letters that are of no use",
@@ -42,8 +39,7 @@ neither are letters that another program works on at the moment.`,
 
 func (a *app) restore() *cobra.Command {
 	return a.move(move{
-		done: "restored", key: "restored", from: letters.StatusDiscarded, what: operate.Restore,
-		all: "every discarded letter",
+		done: "restored", from: letters.StatusDiscarded, what: operate.Restore, all: "every discarded letter",
 		command: cobra.Command{
 			Use:   "restore [SEQ...]",
 			Short: "Let discarded letters wait again",
@@ -85,18 +81,13 @@ func (a *app) move(m move) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !yes {
-			if err := a.screen.Confirm("%s %s of %s?", cmd.Name(), several(s.Number, "letter"), a.owner()); err != nil {
-				return err
-			}
+		if err := a.confirm(yes, "%s %s of %s?", cmd.Name(), several(s.Number, "letter"), a.owner()); err != nil {
+			return err
 		}
 		moved, err := d.Decide(ctx, m.what, s, reason)
 		left := max(0, s.Number-moved)
-		if a.json {
-			err = errors.Join(err, a.screen.JSON(moveReport{s.Number, m.key, moved, left}))
-		} else {
-			a.screen.Line("%s %s", m.done, several(moved, "letter"))
-		}
+		report := map[string]int{"chosen": s.Number, m.done: moved, "left": left}
+		err = errors.Join(err, a.answer(report, "%s %s", m.done, several(moved, "letter")))
 		if err == nil && left > 0 {
 			err = partly("%s not %s: %s", several(left, "letter"), m.done, whyLeft(ctx, d, s, left))
 		}
@@ -136,18 +127,6 @@ func whyLeft(ctx context.Context, d *desk, s operate.Selection, left int) string
 			"doctor says what is seen here", leased)
 	}
 	return "they were changed meanwhile, or are hidden: redrive doctor says what is seen here"
-}
-
-// moveReport is what a move did. The number of those that it changed has the name of what it did.
-type moveReport struct {
-	chosen int
-	key    string
-	moved  int
-	left   int
-}
-
-func (r moveReport) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, `{"chosen":%d,"%s":%d,"left":%d}`, r.chosen, r.key, r.moved, r.left), nil
 }
 
 // frozen selects the letters that the arguments or the flags choose now.
@@ -208,36 +187,25 @@ holders. Break a lease only if its holder is gone: what it has published is publ
 			if reason == "" {
 				return errNoReason
 			}
-			var seqs []int64
-			for _, arg := range args {
-				seq, err := strconv.ParseInt(arg, 10, 64)
-				if err != nil || seq < 1 {
-					return wrong("SEQ is %q: it must be a number, as redrive list --leased prints it", arg)
-				}
-				seqs = append(seqs, seq)
+			seqs, err := seqsOf(args, "redrive list --leased prints it")
+			if err != nil {
+				return err
 			}
 			d, err := a.desk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if !yes {
-				if err := a.screen.Confirm("break the leases of %s of %s?", several(len(seqs), "letter"),
-					a.owner()); err != nil {
-					return err
-				}
+			if err := a.confirm(yes, "break the leases of %s of %s?", several(len(seqs), "letter"), a.owner()); err != nil {
+				return err
 			}
 			var v operate.LeasesData
 			if err := d.act(cmd.Context(), &v, operate.LeasesBody{ReasonBody: why(reason), Seqs: seqs}, "leases", "break"); err != nil {
 				return err
 			}
-			if a.json {
-				return a.screen.JSON(v)
-			}
-			if len(v.Broken) == 0 {
+			if len(v.Broken) == 0 && !a.json {
 				return none("none of these letters has a lease")
 			}
-			a.screen.Line("broke the leases of %s", several(len(v.Broken), "letter"))
-			return nil
+			return a.answer(v, "broke the leases of %s", several(len(v.Broken), "letter"))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")

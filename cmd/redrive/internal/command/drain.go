@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -98,7 +99,7 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if !(d.rate >= 0 && d.rate <= math.MaxFloat64) {
 		fast = wrong("--rate is %v letters per second: it must not be negative; 0 is no limit", d.rate)
 	}
-	if err := firstOf(fast, notNegative("--max", d.most), within("--max-redrives", d.maxRedrives, 1, math.MaxInt),
+	if err := cmp.Or(fast, notNegative("--max", d.most), within("--max-redrives", d.maxRedrives, 1, math.MaxInt),
 		notNegative("--idle", d.idle)); err != nil {
 		return err
 	}
@@ -153,11 +154,9 @@ func (a *app) drainTopic(ctx context.Context, topic string, chosen *choice, d dr
 	if waiting == 0 {
 		return none("no message waits in %q for the consumer group %q", topic, d.group)
 	}
-	if !d.yes {
-		if err := a.screen.Confirm("redrive %s of %s to %s%s?", several(atMost(waiting, d.most), "message"), topic,
-			d.target(), atRate(d.rate)); err != nil {
-			return err
-		}
+	if err := a.confirm(d.yes, "redrive %s of %s to %s%s?", several(atMost(waiting, d.most), "message"), topic, d.target(),
+		atRate(d.rate)); err != nil {
+		return err
 	}
 	config.Backlog = func(context.Context, string) (int, error) { return waiting, nil }
 	report, err := redrive.DrainTopic(ctx, sub, broker, config)
@@ -199,13 +198,9 @@ func groupOf(topic string) string {
 
 // drained says what was done of the messages that waited.
 func (a *app) drained(r redrive.Report, waiting int, err error) error {
-	if a.json {
-		err = errors.Join(err, a.screen.JSON(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked,
-			r.Failed, r.Sealed}))
-	} else {
-		a.screen.Line("redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked,
-			r.Quarantined, r.Refused, r.Failed, r.ID)
-	}
+	err = errors.Join(err, a.answer(drainReport{r.ID, r.Taken, r.Redriven, r.Quarantined, r.Refused, r.Parked, r.Failed,
+		r.Sealed}, "redriven %d, parked %d, quarantined %d, refused %d, failed %d; id %s", r.Redriven, r.Parked, r.Quarantined,
+		r.Refused, r.Failed, r.ID))
 	switch {
 	case err != nil:
 		return err

@@ -54,20 +54,18 @@ erase does not reach topics of a broker, backups, and old versions of rows that 
 			if err != nil {
 				return err
 			}
-			erase := func(r erasure.Request) (erasure.Report, error) { return d.Erase(ctx, r) }
 			if !request.DryRun && !yes {
 				look := request
 				look.DryRun = true
-				found, err := erase(look)
+				found, err := d.Erase(ctx, look)
 				if err != nil {
 					return leftInHand(found, err)
 				}
-				if err := a.screen.Confirm("erase %s of %s for good?", strings.Join(parts(found), ", "),
-					a.owner()); err != nil {
+				if err := a.screen.Confirm("erase %s of %s for good?", strings.Join(parts(found), ", "), a.owner()); err != nil {
 					return err
 				}
 			}
-			report, err := erase(request)
+			report, err := d.Erase(ctx, request)
 			if report.Selector == "" {
 				return leftInHand(report, err)
 			}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,16 +69,6 @@ func exitCode(ctx context.Context, err error) int {
 	return exitFailed
 }
 
-// firstOf returns the first error, of checks of one flag each.
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // within wants a number from least to most.
 func within(flag string, n, least, most int) error {
 	switch {
@@ -97,13 +88,11 @@ func notNegative[N int | int64 | float64 | time.Duration](flag string, n N) erro
 }
 
 // oneOf wants each value to be one of those that there are.
-func oneOf(flag string, values, all []string) error {
-	for _, value := range values {
-		if !slices.Contains(all, value) {
-			return wrong("%s is %q: use one of %s", flag, value, strings.Join(all, ", "))
-		}
+func oneOf(flag, value string, all []string) error {
+	if slices.Contains(all, value) {
+		return nil
 	}
-	return nil
+	return wrong("%s is %q: use one of %s", flag, value, strings.Join(all, ", "))
 }
 
 // errNoReason is the error of an action that does not say why.
@@ -143,6 +132,6 @@ func (s *startFlags) check(chosen *choice, args []string) error {
 	if r.StopAt == 0 {
 		settings = wrong("--stop-at is 0: it is a share, of more than 0 and at most 1; 1 is never")
 	}
-	return firstOf(both, status, settings, within("--stop-after", r.StopAfter, 1, math.MaxInt32),
+	return cmp.Or(both, status, settings, within("--stop-after", r.StopAfter, 1, math.MaxInt32),
 		within("--concurrency", r.Concurrency, 1, operate.MaxConcurrency), wait)
 }

@@ -3,82 +3,51 @@ package command
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"encoding/csv"
 	"errors"
 	"io"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/archive"
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
-	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/operate/printable"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 func (a *app) export() *cobra.Command {
 	var chosen choice
-	var format string
-	var masked, sealed bool
+	var sealed bool
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write letters as JSON lines, or as CSV",
+		Short: "Write letters as JSON lines",
 		Long: `export writes the chosen letters to the standard output. JSON lines lose nothing: redrive import makes the same letters of
-them, byte for byte. They hold payloads, and nothing in them is masked: keep the file as you keep the database. With --masked
-they can be shown, as redrive help privacy says, and not be imported.
+them, byte for byte. They hold payloads, and nothing in them is masked: keep the file as you keep the database. What may be shown,
+redrive list --json and redrive show --json print.
 
 Sealed letters are opened with --keys, and written as they were. Those that do not open are left out, and export ends with exit
-code 5. --sealed writes them as they are, without keys: redrive import stores them sealed.
-
-CSV is for spreadsheets: masked, without payloads, and with an apostrophe before every text that a spreadsheet would run as a formula.`,
+code 5. --sealed writes them as they are, without keys: redrive import stores them sealed.`,
 		Example: `  redrive export --status all > letters.jsonl
-  redrive export --cause 9f3a12bc --format csv > letters.csv`,
+  redrive list --json | jq -r '[.seq, .topic, .reason, .description] | @csv' > letters.csv`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if sealed && (masked || format != "jsonl") {
-				return wrong("--sealed is for JSON lines that are imported: leave out --masked and --format")
-			}
-			var write func(letters.Letter) error
-			var flush func() error
-			switch format {
-			case "jsonl":
-				out := bufio.NewWriter(a.screen.Out)
-				flush = out.Flush
-				write = func(l letters.Letter) error {
-					if masked {
-						return a.screen.JSON(archive.Masked(operate.Masked(l, a.privacy)))
-					}
-					line, err := screen.Line(archive.Of(l))
-					if err == nil {
-						_, err = out.Write(append(line, '\n'))
-					}
-					return err
-				}
-			case "csv":
-				return a.exportCSV(cmd.Context(), &chosen)
-			default:
-				return wrong("--format is %q: use jsonl or csv", format)
-			}
-			store, err := a.store(cmd.Context())
+			ctx, out := cmd.Context(), bufio.NewWriter(a.screen.Out)
+			store, err := a.store(ctx)
 			if err != nil {
 				return err
 			}
-			f, err := chosen.filter(cmd.Context(), a.here(store, nil))
+			f, err := chosen.filter(ctx, a.here(store, nil))
 			if err != nil {
 				return err
 			}
 			n, closed := 0, closedLetters{}
-			for l, err := range each(cmd.Context(), store, f) {
+			for l, err := range paged(ctx, f, store.List, func(l letters.Letter) int64 { return l.Seq }) {
 				if err == nil && l.Status == letters.StatusErased { // it would come back as a letter without a message
 					continue
 				}
 				if err == nil && l.Sealed && !sealed {
-					opened, why := a.open(cmd.Context(), store, l)
-					if cmd.Context().Err() != nil {
-						return cmd.Context().Err()
+					opened, why := a.open(ctx, store, l)
+					if ctx.Err() != nil {
+						return ctx.Err()
 					}
 					if why != nil {
 						closed.add(l.SealKey, why)
@@ -86,15 +55,19 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 					}
 					l = opened
 				}
+				var line []byte
 				if err == nil {
-					err = write(l)
+					line, err = screen.Line(archive.Of(l))
+				}
+				if err == nil {
+					_, err = out.Write(append(line, '\n'))
 				}
 				if err != nil {
 					return err
 				}
 				n++
 			}
-			if err := flush(); err != nil {
+			if err := out.Flush(); err != nil {
 				return err
 			}
 			a.screen.Note("exported %s", several(n, "letter"))
@@ -102,55 +75,8 @@ CSV is for spreadsheets: masked, without payloads, and with an apostrophe before
 		},
 	}
 	chosen.flags(cmd, a.process.In, true)
-	cmd.Flags().BoolVar(&masked, "masked", false, "mask secrets; such lines cannot be imported")
 	cmd.Flags().BoolVar(&sealed, "sealed", false, "write sealed letters as they are; needs no keys")
-	cmd.Flags().StringVar(&format, "format", "jsonl", "jsonl or csv")
 	return cmd
-}
-
-// exportCSV writes letters as lines of CSV, with a header, one after the other.
-func (a *app) exportCSV(ctx context.Context, chosen *choice) error {
-	d, err := a.desk(ctx)
-	if err != nil {
-		return err
-	}
-	f, err := chosen.filter(ctx, d)
-	if err != nil {
-		return err
-	}
-	n, w := 0, csv.NewWriter(a.screen.Out)
-	for head, err := range heads(ctx, d, f) {
-		if err == nil && head.Status == string(letters.StatusErased) {
-			continue
-		}
-		var v operate.WholeData
-		if err == nil {
-			v, err = d.Letter(ctx, head.Seq)
-		}
-		if err == nil && n == 0 {
-			err = w.Write([]string{"seq", "status", "last_failed_at", "topic", "handler", "class", "reason", "type", "id",
-				"attempts", "redrives", "payload_bytes", "description"})
-		}
-		if err != nil {
-			return err
-		}
-		cells := []string{
-			strconv.FormatInt(v.Seq, 10), v.Status, operate.Stamp(v.LastFailedAt), v.Topic, v.Handler, v.Class, v.Reason, v.Type, v.ID,
-			strconv.Itoa(v.Attempts), strconv.Itoa(v.Redrives), strconv.Itoa(v.PayloadBytes), v.Description,
-		}
-		for i := range cells {
-			cells[i] = printable.Cell(a.privacy.Text(cells[i]))
-		}
-		if err := w.Write(cells); err != nil {
-			return err
-		}
-		n++
-	}
-	if w.Flush(); w.Error() != nil {
-		return w.Error()
-	}
-	a.screen.Note("exported %s", several(n, "letter"))
-	return nil
 }
 
 // importReport is what import did.
@@ -186,18 +112,11 @@ The whole file is checked before the first letter is stored.`,
 			if len(records) == 0 {
 				return none("no letter of the file waits: --any-status stores the others too")
 			}
-			if !yes {
-				if err := a.screen.Confirm("import %s into %s?", several(len(records), "letter"),
-					a.owner()); err != nil {
-					return err
-				}
+			if err := a.confirm(yes, "import %s into %s?", several(len(records), "letter"), a.owner()); err != nil {
+				return err
 			}
 			err = a.importAll(cmd, store, records, &report)
-			if a.json {
-				return errors.Join(err, a.screen.JSON(report))
-			}
-			a.screen.Line("imported %s, skipped %d", several(report.Imported, "letter"), report.Skipped)
-			return err
+			return errors.Join(err, a.answer(report, "imported %s, skipped %d", several(report.Imported, "letter"), report.Skipped))
 		},
 	}
 	cmd.Flags().BoolVar(&any, "any-status", false, "also letters that were redriven, discarded, refused or quarantined")

@@ -1,10 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"math"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,44 +60,30 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 					break
 				}
 			}
-			t := &screen.Table{Columns: []screen.Column{
+			if len(groups) == 0 {
+				a.screen.Note("no letter is waiting or chosen: --status redriven --status succeeded --status failed_again shows what was redriven, " +
+					"--status discarded what was given up")
+				return nil
+			}
+			err = rows(a, groups, []screen.Column{
 				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
 				{Name: "LAST MIN", Right: true, Drop: 6, Extra: true},
 				{Name: "FIRST", Drop: 4, Extra: true, Style: screen.Dim},
 				{Name: "LAST", Drop: 1, Style: screen.Dim}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},
 				{Name: "CLASS", Drop: 5, Extra: true}, {Name: "REASON", Min: 8},
 				{Name: "EXAMPLE", Right: true, Drop: 3}, {Name: "DESCRIPTION", Min: 11},
-			}}
-			for _, g := range groups {
-				if a.json {
-					if err := a.screen.JSON(g); err != nil {
-						return err
-					}
-					continue
-				}
-				cause := g.Cause
-				if a.screen.Terminal() {
-					cause = cause[:min(len(cause), shortCause)]
-				}
-				t.Row(cause, g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic, g.Handler,
-					g.Class, g.Reason, g.Example, g.Description)
-			}
-			if len(groups) == 0 {
-				a.screen.Note("no letter is waiting or chosen: --status redriven --status succeeded --status failed_again shows what was redriven, " +
-					"--status discarded what was given up")
-				return nil
-			}
-			if !a.json {
-				a.screen.Table(t)
-			}
+			}, func(g operate.CauseData) []any {
+				return []any{a.shortened(g.Cause), g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic,
+					g.Handler, g.Class, g.Reason, g.Example, g.Description}
+			})
 			switch {
-			case len(groups) < limit:
+			case err != nil || len(groups) < limit:
 			case limit == mostCauses:
 				a.screen.Note("there may be more causes, with fewer letters: choose by --topic, --handler or --since")
 			default:
 				a.screen.Note("there may be more causes, with fewer letters: --limit %d shows more", min(10*limit, mostCauses))
 			}
-			return nil
+			return err
 		},
 	}
 	chosen.flags(cmd, a.process.In, true)
@@ -121,8 +107,7 @@ Without --status these are the letters that wait. A flag takes one value, as it 
   redrive list --status all --id 7f0c --json`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := firstOf(within("--limit", limit, 1, math.MaxInt),
-				notNegative("--after", chosen.after)); err != nil {
+			if err := cmp.Or(within("--limit", limit, 1, math.MaxInt), notNegative("--after", chosen.after)); err != nil {
 				return err
 			}
 			d, err := a.desk(cmd.Context())
@@ -160,8 +145,7 @@ Without --status these are the letters that wait. A flag takes one value, as it 
 					continue
 				}
 				t.Row(l.Seq, screen.Span{Text: stateOf(l), Style: styleOf(letters.Status(l.Status))}, a.when(l.LastFailedAt), l.Topic,
-					l.Handler,
-					l.Reason, l.ID, l.Description)
+					l.Handler, l.Reason, l.ID, l.Description)
 			}
 			if last == 0 {
 				a.screen.Note("no letter is chosen")
@@ -208,13 +192,13 @@ of that letter's message, from its arrival. The record is never changed: a purge
   redrive audit --newest --limit 20`,
 		Args: arguments(0, 1, "a SEQ, or nothing"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err = firstOf(within("--limit", limit, 1, letters.MaxLimit), notNegative("--after", after)); err != nil {
+			if err = cmp.Or(within("--limit", limit, 1, letters.MaxLimit), notNegative("--after", after)); err != nil {
 				return err
 			}
 			q := url.Values{"by": by, "kind": kinds, "id": ids, "redrive-id": redriveIDs, "since": {since}, "until": {until}}
 			if len(args) > 0 {
-				if seq, err := strconv.ParseInt(args[0], 10, 64); err != nil || seq < 1 {
-					return wrong("SEQ is %q: it must be a number, as redrive list prints it; --id takes ids of messages", args[0])
+				if _, err := seqsOf(args, "redrive list prints it; --id takes ids of messages"); err != nil {
+					return err
 				}
 				q["letter"] = args
 			}
@@ -263,29 +247,17 @@ of that letter's message, from its arrival. The record is never changed: a purge
 
 // events prints entries of the record.
 func (a *app) events(events []operate.EventData) error {
-	t := &screen.Table{Columns: []screen.Column{
+	columns := []screen.Column{
 		{Name: "NUMBER", Right: true, Drop: 5, Style: screen.Dim}, {Name: "AT", Style: screen.Dim},
 		{Name: "WHAT", Style: screen.Bold}, {Name: "SEQ", Right: true}, {Name: "ID", Min: 10, Drop: 4},
-		{Name: "BY", Min: 8},
-		{Name: "REASON", Min: 16}, {Name: "REDRIVE ID", Min: 8, Drop: 2}, {Name: "DETAIL", Min: 10, Drop: 3},
-	}}
-	detailed := slices.ContainsFunc(events, func(e operate.EventData) bool { return e.Detail != "" })
-	for _, e := range events {
-		if a.json {
-			if err := a.screen.JSON(e); err != nil {
-				return err
-			}
-			continue
-		}
-		t.Row(e.Number, a.when(e.At), e.Kind, e.Seq, e.ID, e.By, e.Reason, e.RedriveID, e.Detail)
+		{Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "REDRIVE ID", Min: 8, Drop: 2},
 	}
-	if a.json {
-		return nil
+	detailed := !a.screen.Terminal() || slices.ContainsFunc(events, func(e operate.EventData) bool { return e.Detail != "" })
+	if detailed {
+		columns = append(columns, screen.Column{Name: "DETAIL", Min: 10, Drop: 3})
 	}
-	if !detailed && a.screen.Terminal() {
-		t.Columns = t.Columns[:len(t.Columns)-1]
-		t.Trim()
-	}
-	a.screen.Table(t)
-	return nil
+	return rows(a, events, columns, func(e operate.EventData) []any {
+		cells := []any{e.Number, a.when(e.At), e.Kind, e.Seq, e.ID, e.By, e.Reason, e.RedriveID, e.Detail}
+		return cells[:len(columns)]
+	})
 }

@@ -21,12 +21,8 @@ BLOCKED for its policy, until you release it. A freeze pauses all that a policy 
 		Example: `  redrive policies
   redrive policies freeze --reason "INC-7: nothing by itself tonight"
   redrive policies release timeouts 9f3a12bc --reason "INC-7: the ledger is repaired"`,
-		Args: arguments(0, 0, "none, or list, show, freeze, thaw or release"),
+		Args: arguments(0, 0, "none, or show, freeze, thaw or release"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listPolicies(cmd.Context(), "") },
-	}
-	list := &cobra.Command{
-		Use: "list", Short: "List standing policies", Long: "list is what redrive policies does.",
-		Example: "  redrive policies list --json", Args: arguments(0, 0, "none"), RunE: cmd.RunE,
 	}
 	show := &cobra.Command{
 		Use: "show NAME", Short: "Show a policy, and the causes that are blocked for it",
@@ -34,7 +30,7 @@ BLOCKED for its policy, until you release it. A freeze pauses all that a policy 
 		Example: "  redrive policies show timeouts", Args: arguments(1, 1, "the name of a policy"),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.listPolicies(cmd.Context(), args[0]) },
 	}
-	cmd.AddCommand(list, show, a.freezePolicies(true), a.freezePolicies(false), a.releaseCause())
+	cmd.AddCommand(show, a.freezePolicies(true), a.freezePolicies(false), a.releaseCause())
 	return cmd
 }
 
@@ -61,28 +57,18 @@ func (a *app) listPolicies(ctx context.Context, name string) error {
 		return none("there is no policy %q: redrive policies lists them", name)
 	case len(found) == 0:
 		a.screen.Note("%s has no standing policy", a.owner())
-	}
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "POLICY", Style: screen.Bold}, {Name: "STATE", Style: screen.Amber}, {Name: "TODAY", Right: true},
-		{Name: "BLOCKED", Right: true}, {Name: "SEEN", Style: screen.Dim, Drop: 1}, {Name: "RULE", Min: 16},
-	}}
-	for _, p := range found {
-		if a.json {
-			if err := a.screen.JSON(p); err != nil {
-				return err
-			}
-			continue
-		}
-		t.Row(p.Name, policyState(p), p.Today, len(p.Blocked), a.when(p.SeenAt), p.Rule)
-	}
-	if a.json || len(found) == 0 {
 		return nil
 	}
-	a.screen.Table(t)
-	if name != "" {
+	err = rows(a, found, []screen.Column{
+		{Name: "POLICY", Style: screen.Bold}, {Name: "STATE", Style: screen.Amber}, {Name: "TODAY", Right: true},
+		{Name: "BLOCKED", Right: true}, {Name: "SEEN", Style: screen.Dim, Drop: 1}, {Name: "RULE", Min: 16},
+	}, func(p inside.Policy) []any {
+		return []any{p.Name, policyState(p), p.Today, len(p.Blocked), a.when(p.SeenAt), p.Rule}
+	})
+	if name != "" && !a.json {
 		a.stops(found[0])
 	}
-	return nil
+	return err
 }
 
 func policyState(p inside.Policy) string {
@@ -98,8 +84,7 @@ func policyState(p inside.Policy) string {
 // stops prints what keeps a policy from redriving.
 func (a *app) stops(p inside.Policy) {
 	t := &screen.Table{Columns: []screen.Column{{Name: "CAUSE", Style: screen.Bold}, {Name: "SINCE", Style: screen.Dim},
-		{Name: "BY"},
-		{Name: "REASON", Min: 16}}}
+		{Name: "BY"}, {Name: "REASON", Min: 16}}}
 	if f := p.Frozen; f != nil {
 		t.Row("(all)", a.when(f.At), f.By, f.Reason)
 	}
@@ -179,9 +164,6 @@ func noPolicy(err error) error {
 }
 
 func (a *app) policyIs(c operate.PolicyChanged) error {
-	if a.json {
-		return a.screen.JSON(c)
-	}
 	what, before := "all policies", ""
 	if c.Policy != "" {
 		what = "the policy " + c.Policy
@@ -192,6 +174,5 @@ func (a *app) policyIs(c operate.PolicyChanged) error {
 	if !c.Changed {
 		before = ", as before"
 	}
-	a.screen.Line("%s of %s: %s%s", what, a.owner(), c.State, before)
-	return nil
+	return a.answer(c, "%s of %s: %s%s", what, a.owner(), c.State, before)
 }

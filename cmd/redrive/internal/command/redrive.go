@@ -154,8 +154,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 		if plan.Letters == 0 {
 			return none("no letter would be redriven: redrive redrive --dry-run says why")
 		}
-		if err := a.screen.Confirm("redrive %s to %s%s?", several(plan.Letters, "letter"), targets(plan),
-			atRate(r.Rate)); err != nil {
+		if err := a.screen.Confirm("redrive %s to %s%s?", several(plan.Letters, "letter"), targets(plan), atRate(r.Rate)); err != nil {
 			return err
 		}
 	}
@@ -169,11 +168,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 		}
 	}
 	if s.detach {
-		if a.json {
-			return a.screen.JSON(c)
-		}
-		a.screen.Line("campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
-		return nil
+		return a.answer(c, "campaign %s is %s: %s", c.ID, c.State, several(c.Selected, "letter"))
 	}
 	a.screen.Note("campaign %s began; Ctrl-C leaves it running", short(c.ID))
 	return a.follow(ctx, d, c)

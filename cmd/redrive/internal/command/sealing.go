@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -279,11 +280,8 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	if n == 0 {
 		return none("no letter needs to be resealed: redrive reseal --dry-run counts the letters of each key")
 	}
-	if !r.yes {
-		if err := a.screen.Confirm("seal %s of %s with key id %q?", several(n, "letter"), a.owner(),
-			current); err != nil {
-			return err
-		}
+	if err := a.confirm(r.yes, "seal %s of %s with key id %q?", several(n, "letter"), a.owner(), current); err != nil {
+		return err
 	}
 	report, err := hidden.Of(store).Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
 		inside.ResealOptions{Pause: r.pause})
@@ -351,32 +349,24 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []in
 
 // keyTable prints how many letters each key has.
 func (a *app) keyTable(keys []inside.KeyCount, current string) error {
-	t := &screen.Table{Columns: []screen.Column{{Name: "KEY", Style: screen.Blue}, {Name: "LETTERS", Right: true},
-		{Name: ""}}}
-	for _, k := range keys {
-		is := k.Key != "" && k.Key == current
-		if a.json {
-			if err := a.screen.JSON(keyView{k, is}); err != nil {
-				return err
-			}
-			continue
-		}
-		name, what := k.Key, "would be resealed"
-		switch {
-		case k.Key == "":
-			name, what = "-", "not sealed"
-		case is:
-			what = "current"
-		case current == "":
-			what = ""
-		}
-		t.Row(name, k.Letters, what)
-	}
 	if len(keys) == 0 {
 		return none("there is no letter")
 	}
-	if !a.json {
-		a.screen.Table(t)
+	var all []keyView
+	for _, k := range keys {
+		all = append(all, keyView{k, k.Key != "" && k.Key == current})
 	}
-	return nil
+	return rows(a, all, []screen.Column{{Name: "KEY", Style: screen.Blue}, {Name: "LETTERS", Right: true}, {Name: ""}},
+		func(k keyView) []any {
+			what := "would be resealed"
+			switch {
+			case k.Key == "":
+				what = "not sealed"
+			case k.Current:
+				what = "current"
+			case current == "":
+				what = ""
+			}
+			return []any{cmp.Or(k.Key, "-"), k.Letters, what}
+		})
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,18 +34,11 @@ message. If none has it, the message stands until one does.`,
   redrive sequences show 1042
   redrive sequences release 1042 --reason "INC-7: the ledger is repaired"
   redrive sequences --json | jq -r 'select(.held) | .seq' | xargs redrive sequences release --yes --reason INC-7`,
-		Args: arguments(0, 0, "none, or list, show, release, skip or discard"),
+		Args: arguments(0, 0, "none, or show, release, skip or discard"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listSequences(cmd, limit) },
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the keys whose messages wait",
-		Long: "list is what redrive sequences does.", Example: "  redrive sequences list --limit 10",
-		Args: arguments(0, 0, "none"), RunE: cmd.RunE,
-	}
-	for _, c := range []*cobra.Command{cmd, list} {
-		c.Flags().IntVar(&limit, "limit", 100, "the largest number of keys")
-	}
-	cmd.AddCommand(list, a.showSequence(), a.decide(sequence.Release, "Let the message run again, in its place",
+	cmd.Flags().IntVar(&limit, "limit", 100, "the largest number of keys")
+	cmd.AddCommand(a.showSequence(), a.decide(sequence.Release, "Let the message run again, in its place",
 		`release lets the held message run again, at once and before those behind it: it is the redrive of a message that holds its key. It has its
 delays again, but for the first. If it fails for good once more, it is held again.`),
 		a.decide(sequence.Skip, "Give the message up to the dead letters, and go on with the next one",
@@ -76,30 +70,18 @@ func (a *app) listSequences(cmd *cobra.Command, limit int) error {
 }
 
 func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
-	t := &screen.Table{Columns: []screen.Column{
+	err := rows(a, all, []screen.Column{
 		{Name: "SEQ", Right: true}, {Name: "KEY", Style: screen.Bold, Min: 8}, {Name: "MESSAGES", Right: true},
-		{Name: "DUE", Style: screen.Dim},
-		{Name: "STATE", Style: screen.Amber}, {Name: "TOPIC", Min: 8}, {Name: "PART", Right: true, Drop: 2},
+		{Name: "DUE", Style: screen.Dim}, {Name: "STATE", Style: screen.Amber}, {Name: "TOPIC", Min: 8}, {Name: "PART", Right: true, Drop: 2},
 		{Name: "OFFSET", Right: true, Drop: 3}, {Name: "FIRST", Min: 8, Drop: 1},
-	}}
-	for _, p := range all {
-		if a.json {
-			if err := a.screen.JSON(p); err != nil {
-				return err
-			}
-			continue
-		}
-		t.Row(p.Seq, keyOf(p), p.Messages, a.when(p.Due), operate.Waiting(p), p.Topic, p.Partition, p.Position, p.First)
-	}
-	if a.json {
-		return nil
-	}
-	a.screen.Table(t)
-	if len(all) == limit {
+	}, func(p sequence.Parked) []any {
+		return []any{p.Seq, keyOf(p), p.Messages, a.when(p.Due), operate.Waiting(p), p.Topic, p.Partition, p.Position, p.First}
+	})
+	if len(all) == limit && !a.json {
 		a.screen.Note("there may be more keys, with fewer messages: --limit %d shows more",
 			min(10*limit, letters.MaxLimit))
 	}
-	return nil
+	return err
 }
 
 // keyOf is a key as a person reads it.
@@ -110,12 +92,18 @@ func keyOf(p sequence.Parked) string {
 	return *p.Key
 }
 
-func seqOf(arg string) (int64, error) {
-	seq, err := strconv.ParseInt(arg, 10, 64)
-	if err != nil || seq < 1 {
-		return 0, wrong("SEQ is %q: it must be a number, as redrive sequences prints it", arg)
+const asSequences = "redrive sequences prints it"
+
+// seqsOf reads SEQs, which are as a command prints them.
+func seqsOf(args []string, as string) (seqs []int64, err error) {
+	for _, arg := range args {
+		seq, err := strconv.ParseInt(arg, 10, 64)
+		if err != nil || seq < 1 {
+			return nil, wrong("SEQ is %q: it must be a number, as %s", arg, as)
+		}
+		seqs = append(seqs, seq)
 	}
-	return seq, nil
+	return seqs, nil
 }
 
 func (a *app) showSequence() *cobra.Command {
@@ -127,8 +115,8 @@ message a line.`,
 		Example: "  redrive sequences show 1042",
 		Args:    arguments(1, 1, "a SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			seq, err := seqOf(args[0])
-			if err = firstOf(err, within("--limit", limit, 1, letters.MaxLimit)); err != nil {
+			seqs, err := seqsOf(args, asSequences)
+			if err = cmp.Or(err, within("--limit", limit, 1, letters.MaxLimit)); err != nil {
 				return err
 			}
 			d, err := a.sharedDesk(cmd.Context())
@@ -136,8 +124,8 @@ message a line.`,
 				return err
 			}
 			var v operate.SequenceData
-			if err := d.GetItem(cmd.Context(), &v, url.Values{"limit": {number(limit)}}, "sequences", number(seq)); err != nil {
-				return undecided(seq, err)
+			if err := d.GetItem(cmd.Context(), &v, url.Values{"limit": {number(limit)}}, "sequences", number(seqs[0])); err != nil {
+				return undecided(seqs[0], err)
 			}
 			return a.parked(v)
 		},
@@ -147,46 +135,33 @@ message a line.`,
 }
 
 func (a *app) parked(v operate.SequenceData) error {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "SEQ", Right: true}, {Name: "OFFSET", Right: true}, {Name: "ID", Min: 8, Style: screen.Bold},
-		{Name: "SENT", Style: screen.Dim, Drop: 1},
-		{Name: "BYTES", Right: true, Drop: 2}, {Name: "DECIDED", Style: screen.Amber},
-	}}
-	for at, m := range v.Waiting {
-		if a.json {
-			if err := a.screen.JSON(m); err != nil {
-				return err
-			}
-			continue
-		}
-		if at == 0 {
-			a.parkedHead(v.Parked, m)
-		}
-		t.Row(m.Seq, m.Position, m.ID, a.when(m.SentAt), m.Bytes, m.Decided)
-	}
 	if !a.json {
-		a.screen.Head("messages")
-		a.screen.Table(t)
-		if len(v.Waiting) < v.Messages {
-			a.screen.Note("%s wait: --limit shows more", several(v.Messages, "message"))
+		if len(v.Waiting) > 0 {
+			a.parkedHead(v.Parked, v.Waiting[0])
 		}
+		a.screen.Head("messages")
 	}
-	return nil
+	err := rows(a, v.Waiting, []screen.Column{
+		{Name: "SEQ", Right: true}, {Name: "OFFSET", Right: true}, {Name: "ID", Min: 8, Style: screen.Bold},
+		{Name: "SENT", Style: screen.Dim, Drop: 1}, {Name: "BYTES", Right: true, Drop: 2},
+		{Name: "DECIDED", Style: screen.Amber},
+	}, func(m operate.ParkedData) []any {
+		return []any{m.Seq, m.Position, m.ID, a.when(m.SentAt), m.Bytes, m.Decided}
+	})
+	if !a.json && len(v.Waiting) < v.Messages {
+		a.screen.Note("%s wait: --limit shows more", several(v.Messages, "message"))
+	}
+	return err
 }
 
 func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
-	for _, field := range [][2]string{
+	a.fields([][2]string{
 		{"key", keyOf(p)}, {"state", operate.Waiting(p)}, {"topic", p.Topic},
 		{"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
 		{"consumer", p.Consumer}, {"due", a.when(p.Due)}, {"decided by", p.By}, {"reason", p.Why},
 		{"class", m.Class}, {"description", m.Description}, {"attempts", count(m.Attempts)},
-		{"first failed", a.when(m.FirstFailedAt)},
-		{"last failed", a.when(m.LastFailedAt)},
-	} {
-		if field[1] != "" {
-			a.screen.Field(field[0], field[1])
-		}
-	}
+		{"first failed", a.when(m.FirstFailedAt)}, {"last failed", a.when(m.LastFailedAt)},
+	}...)
 }
 
 // undecided says what can be done about a decision that was refused.
@@ -219,27 +194,20 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 			if reason == "" {
 				return errNoReason
 			}
-			var seqs []int64
-			for _, arg := range args {
-				seq, err := seqOf(arg)
-				if err != nil {
-					return err
-				}
-				seqs = append(seqs, seq)
+			seqs, err := seqsOf(args, asSequences)
+			if err != nil {
+				return err
 			}
 			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if !yes {
-				of := "the first message"
-				if all {
-					of = "all messages"
-				}
-				if err := a.screen.Confirm("%s %s of %s of %s?", name, of, several(len(seqs), "key"),
-					a.owner()); err != nil {
-					return err
-				}
+			of := "the first message"
+			if all {
+				of = "all messages"
+			}
+			if err := a.confirm(yes, "%s %s of %s of %s?", name, of, several(len(seqs), "key"), a.owner()); err != nil {
+				return err
 			}
 			return a.decideAll(cmd.Context(), d, seqs, what, reason, all)
 		},
@@ -266,13 +234,10 @@ func (a *app) decideAll(ctx context.Context, d *desk, seqs []int64, what sequenc
 			}
 			continue
 		}
-		if done++; a.json {
-			if err := a.screen.JSON(v); err != nil {
-				return err
-			}
-			continue
+		done++
+		if err := a.answer(v, "SEQ %d: %s %s", seq, what, several(v.Messages, "message")); err != nil {
+			return err
 		}
-		a.screen.Line("SEQ %d: %s %s", seq, what, several(v.Messages, "message"))
 	}
 	if done > 0 && !a.json {
 		a.screen.Note("the instance that has the partition carries it out within seconds: redrive sequences lists the key until then")

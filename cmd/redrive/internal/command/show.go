@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
+
+var formats = []string{"auto", "json", "text", "hex"}
 
 func (a *app) show() *cobra.Command {
 	var format string
@@ -48,8 +51,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
   redrive show 1042 --redact "jq 'del(.card)'"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := firstOf(oneOf("--format", []string{format}, []string{"auto", "json", "text", "hex"}),
-				notNegative("--limit", limit)); err != nil {
+			if err := cmp.Or(oneOf("--format", format, formats), notNegative("--limit", limit)); err != nil {
 				return err
 			}
 			d, err := a.desk(cmd.Context())
@@ -114,8 +116,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
 	unmaskFlag(f, &unmasked, &reason)
 	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
-	_ = cmd.RegisterFlagCompletionFunc("format",
-		cobra.FixedCompletions([]string{"auto", "json", "text", "hex"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -156,19 +157,14 @@ func redacted(ctx context.Context, program string, payload []byte) ([]byte, erro
 
 // letter prints a letter for people: names before values, and nothing that is empty.
 func (a *app) letter(v operate.WholeData, payload string, size int) {
-	fields := [][2]string{
+	a.fields([][2]string{
 		{"seq", strconv.FormatInt(v.Seq, 10)}, {"cause", short(v.Cause)}, {"status", a.statusLine(v)},
 		{"id", v.ID}, {"topic", v.Topic}, {"partition", v.Partition}, {"offset", v.Offset}, {"key", v.Key},
 		{"handler", v.Handler}, {"group", v.Group}, {"dead letter topic", v.DeadLetterTopic}, {"class", v.Class},
 		{"reason", v.Reason}, {"type", v.Type}, {"description", v.Description}, {"attempts", count(v.Attempts)},
 		{"first failed", a.when(v.FirstFailedAt)}, {"last failed", a.when(v.LastFailedAt)}, {"node", v.Node},
 		{"stored", a.when(v.StoredAt)}, {"seen", count(v.Seen)}, {"redriven", redrives(v)},
-	}
-	for _, field := range fields {
-		if field[1] != "" {
-			a.screen.Field(field[0], field[1])
-		}
-	}
+	}...)
 	if len(v.History) > 0 {
 		a.screen.Head("attempts")
 		for _, attempt := range v.History {

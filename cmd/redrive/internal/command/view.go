@@ -29,7 +29,7 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   audit     number at kind seq id by reason redrive_id detail
   doctor    check ok detail
   export    see redrive export --help
-  purge     chosen purged left; with --rule for each rule: rule purged dry_run
+  purge     chosen purged left dry_run
   erase     selector letters letters_in_hand delayed delayed_in_hand keys keys_in_hand texts campaigns_open dry_run
   unlease   broken
   reseal    key resealed closed why left; with --dry-run for each key: key letters, and current for the key of new letters
@@ -54,6 +54,48 @@ func (a *app) when(t time.Time) string {
 		return t.UTC().Format("01-02 15:04:05")
 	}
 	return t.UTC().Format("2006-01-02 15:04:05")
+}
+
+// rows prints values as a table, or with --json as an object a line.
+func rows[T any](a *app, all []T, columns []screen.Column, cells func(T) []any) error {
+	t := &screen.Table{Columns: columns}
+	for _, one := range all {
+		if !a.json {
+			t.Row(cells(one)...)
+		} else if err := a.screen.JSON(one); err != nil {
+			return err
+		}
+	}
+	if !a.json {
+		a.screen.Table(t)
+	}
+	return nil
+}
+
+// answer prints what was done in a line, or with --json as an object.
+func (a *app) answer(v any, format string, args ...any) error {
+	if a.json {
+		return a.screen.JSON(v)
+	}
+	a.screen.Line(format, args...)
+	return nil
+}
+
+// fields prints what has a value, a line each.
+func (a *app) fields(all ...[2]string) {
+	for _, field := range all {
+		if field[1] != "" {
+			a.screen.Field(field[0], field[1])
+		}
+	}
+}
+
+// confirm asks, if --yes was not given.
+func (a *app) confirm(yes bool, format string, args ...any) error {
+	if yes {
+		return nil
+	}
+	return a.screen.Confirm(format, args...)
 }
 
 // styleOf marks what a status says.
@@ -92,7 +134,7 @@ payload are JSON paths.
 
 Masking changes what is printed, never what is redriven. redrive show --unmasked and redrive diff --unmasked print what is
 there. The record keeps that they did, and who. redrive export writes letters as they are, because redrive import makes the
-same letters of them; redrive export --masked and --format csv are masked.`
+same letters of them.`
 
 // rules are the file of --privacy.
 type rules struct {
