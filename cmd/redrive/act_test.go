@@ -198,7 +198,7 @@ func TestDiscard(t *testing.T) {
 		{2, "--all", []string{"restore", "--reason", "a mistake"}},
 		{3, "redrive show 3", []string{"restore", "3", "--reason", "it waits", "--yes"}},
 		{0, "restored 1 letter", []string{"restore", "1", "--reason", "a mistake", "--yes"}},
-		{0, `{"chosen":1,"restored":1,"left":0}`, []string{"restore", "--all", "--reason", "a mistake", "--yes", "--json"}},
+		{0, `{"chosen":1,"left":0,"restored":1}`, []string{"restore", "--all", "--reason", "a mistake", "--yes", "--json"}},
 		{0, "a mistake", []string{"audit", "1"}},
 		{0, "would redrive 4 letters", []string{"redrive", "--all", "--dry-run"}},
 	})

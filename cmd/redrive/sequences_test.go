@@ -76,7 +76,7 @@ func testDecide(t *testing.T, s *shop) {
 	testkit.Check(t, strings.Count(audit, "\n") == 3 &&
 		strings.Contains(audit, `"id":"id-0","by":"ann","reason":"INC-7"`) &&
 		strings.Contains(audit, `"detail":"skip of orders/3 at 0"`), "the record says %s", audit)
-	list := s.terminal(120, "", "sequences", "list", "--color", "never")
+	list := s.terminal(120, "", "sequences", "--color", "never")
 	obeyed(t, "sequences", list.out)
 	list.wants(t, 0, "skip", "discard")
 	s.pipe("sequences", "--limit", "1").wants(t, 0, "--limit 10 shows more")

@@ -3,12 +3,7 @@ package prom
 import (
 	"cmp"
 	"context"
-	"maps"
-	"math"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,208 +81,89 @@ func (m *Metrics) ran(purge string, every time.Duration) func(context.Context, i
 	}
 }
 
-// place is where attempts are made.
-type place struct{ topic, handler string }
-
-// attempts is the collector of attempts. A success is the only event of the happy path, so it costs two additions: the
-// number of successes is the sum of their buckets, and no label is looked up.
+// attempts counts the calls of handlers. A success is the only event of the happy path: it looks up no label.
 type attempts struct {
-	labels       *bounded
-	most         int // places
-	bounds       []float64
-	nanoseconds  []int64 // the bounds
-	total, times *prometheus.Desc
-
-	known  atomic.Pointer[map[place]*placeSeries] // copied on write
-	recent [recentPlaces]atomic.Pointer[visited]  // of known, by the lengths of their names
+	labels *bounded
+	most   int // places
+	total  *prometheus.CounterVec
+	times  *prometheus.HistogramVec
+	places series.Places[placeSeries]
 	mu     sync.Mutex
-	all    []*placeSeries
-}
-
-// recentPlaces is a power of two.
-const recentPlaces = 16
-
-// visited is an entry of attempts.recent.
-type visited struct {
-	place
-	series *placeSeries
+	pairs  map[series.Place]bool // of labels
 }
 
 // placeSeries are those of the attempts in one place.
 type placeSeries struct {
-	of                place // as in the labels
-	succeeded, failed durations
-	outcomes          [classify.ClassAborted + 1]atomic.Uint64
-}
-
-// durations is a histogram.
-type durations struct {
-	buckets []atomic.Uint64 // one more than there are bounds
-	sum     atomic.Int64    // nanoseconds
-}
-
-func (d *durations) add(bucket int, elapsed time.Duration) {
-	d.buckets[bucket].Add(1)
-	d.sum.Add(int64(elapsed))
+	succeeded prometheus.Counter
+	outcomes  [classify.ClassAborted + 1]prometheus.Counter
+	times     prometheus.Observer
 }
 
 func newAttempts(labels *bounded, most int, bounds []float64) *attempts {
-	a := &attempts{labels: labels, most: most,
-		total: newDesc("attempts_total", "Calls of handlers, by their outcome: success, or the class of the error.",
-			"topic",
-			"handler", "outcome"),
-		times: newDesc("attempt_duration_seconds", "How long a call of a handler took.", "topic", "handler"),
+	return &attempts{labels: labels, most: most, pairs: map[series.Place]bool{},
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "attempts_total",
+			Help: "Calls of handlers, by their outcome: success, or the class of the error."},
+			[]string{"topic", "handler", "outcome"}),
+		times: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "attempt_duration_seconds",
+			Help: "How long a call of a handler took.", Buckets: bounds}, []string{"topic", "handler"}),
 	}
-	for _, b := range bounds {
-		if !math.IsInf(b, 1) { // it is there anyway
-			a.bounds, a.nanoseconds = append(a.bounds, b), append(a.nanoseconds, int64(min(math.Round(b*1e9), 1<<62)))
-		}
-	}
-	a.known.Store(&map[place]*placeSeries{})
-	return a
-}
-
-// bucket returns the first bucket whose bound is not below elapsed.
-func (a *attempts) bucket(elapsed time.Duration) int {
-	low, high := 0, len(a.nanoseconds)
-	for low < high {
-		if mid := int(uint(low+high) >> 1); a.nanoseconds[mid] < int64(elapsed) {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low
 }
 
 func (a *attempts) observe(at *middleware.Attempt) {
-	s, bucket := a.seriesOf(place{at.Topic, at.Handler}), a.bucket(at.Elapsed)
+	s := a.seriesOf(series.Place{Topic: at.Topic, Handler: at.Handler})
+	s.times.Observe(at.Elapsed.Seconds())
 	if at.Err == nil {
-		s.succeeded.add(bucket, at.Elapsed)
+		s.succeeded.Inc()
 		return
 	}
-	s.failed.add(bucket, at.Elapsed)
-	s.outcomes[at.Verdict.Class].Add(1)
+	s.outcomes[at.Verdict.Class].Inc()
 }
 
 // seriesOf returns the series of a place. It has a bound as the labels do: places beyond it share those of their folded
 // names.
-func (a *attempts) seriesOf(p place) *placeSeries {
-	recent := &a.recent[(len(p.topic)^len(p.handler)<<1)&(recentPlaces-1)]
-	if v := recent.Load(); v != nil && v.place == p {
-		return v.series
-	}
-	if s := (*a.known.Load())[p]; s != nil {
+func (a *attempts) seriesOf(p series.Place) *placeSeries {
+	if s := a.places.Of(p); s != nil {
 		return s
 	}
-	return a.add(p, recent)
-}
-
-func (a *attempts) add(p place, recent *atomic.Pointer[visited]) *placeSeries {
-	folded := place{a.labels.value("topic", p.topic), a.labels.value("handler", p.handler)}
+	of := series.Place{Topic: a.labels.value("topic", p.Topic), Handler: a.labels.value("handler", p.Handler)}
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := *a.known.Load()
-	if s := now[p]; s != nil {
-		return s
-	}
-	if now[folded] == nil && len(a.all) >= a.most { // few values can have many pairs
+	if !a.pairs[of] && len(a.pairs) >= a.most { // few values can have many pairs
 		a.labels.folded.WithLabelValues("place").Inc()
-		folded = place{series.Other, series.Other}
+		of = series.Place{Topic: series.Other, Handler: series.Other}
 	}
-	s := now[folded]
-	if s == nil {
-		s = &placeSeries{of: folded}
-		s.succeeded.buckets, s.failed.buckets = make([]atomic.Uint64, len(a.bounds)+1), make([]atomic.Uint64,
-			len(a.bounds)+1)
-		a.all = append(a.all, s)
-	} else if len(now) > 2*a.most { // what is beyond the bound is not worth memory
-		return s
+	a.pairs[of] = true
+	a.mu.Unlock()
+	s := &placeSeries{succeeded: a.total.WithLabelValues(of.Topic, of.Handler, "success"),
+		times: a.times.WithLabelValues(of.Topic, of.Handler)}
+	for class := range s.outcomes {
+		s.outcomes[class] = a.total.WithLabelValues(of.Topic, of.Handler, classify.Class(class).String())
 	}
-	next := maps.Clone(now)
-	next[folded] = s
-	p = place{strings.Clone(p.topic), strings.Clone(p.handler)}
-	next[p] = s
-	a.known.Store(&next)
-	recent.CompareAndSwap(nil, &visited{p, s}) // the first one stays: places that take turns write nothing
+	a.places.Keep(p, s, 2*a.most)
 	return s
 }
 
-func (a *attempts) Describe(ch chan<- *prometheus.Desc) {
-	ch <- a.total
-	ch <- a.times
-}
-
-func (a *attempts) Collect(ch chan<- prometheus.Metric) {
-	a.mu.Lock()
-	all := slices.Clone(a.all)
-	a.mu.Unlock()
-	for _, s := range all {
-		topic, handler := s.of.topic, s.of.handler
-		counter := func(n uint64, outcome string) {
-			ch <- prometheus.MustNewConstMetric(a.total, prometheus.CounterValue, float64(n), topic, handler, outcome)
-		}
-		for class := range s.outcomes {
-			counter(s.outcomes[class].Load(), classify.Class(class).String())
-		}
-		buckets := make(map[float64]uint64, len(a.bounds))
-		var succeeded, count uint64
-		sum := time.Duration(s.succeeded.sum.Load() + s.failed.sum.Load())
-		for i := range s.succeeded.buckets {
-			n := s.succeeded.buckets[i].Load()
-			succeeded += n
-			if count += n + s.failed.buckets[i].Load(); i < len(a.bounds) {
-				buckets[a.bounds[i]] = count
+// stagesSource are the messages that wait in the delay store. Instances of a service can have different handlers: the
+// names are this instance's own.
+func (m *Metrics) stagesSource(ctx context.Context, of *stages.Stages) (prometheus.Collector, error) {
+	store := hidden.Of(of).Store()
+	waiting := newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
+		"handlers that this process does not have are other.", "topic", "handler")
+	overdue := newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.",
+		"topic", "handler")
+	return newScraped(ctx, store.DB(), store.Service(), "stages", m, store.Waiting,
+		func(ch chan<- prometheus.Metric, now []delayed.Waiting) {
+			type sum struct{ waiting, overdue float64 }
+			sums := make(map[series.Place]sum)
+			for _, w := range now {
+				at := series.Place{Topic: series.Other, Handler: series.Other}
+				if handler, topic, ok := hidden.Of(of).HandlerOf(w.Topic); ok {
+					at = series.Place{Topic: m.labels.value("topic", topic), Handler: m.labels.value("handler", handler)}
+				}
+				sums[at] = sum{sums[at].waiting + float64(w.Messages), max(sums[at].overdue, -w.Next.Seconds())}
 			}
-		}
-		counter(succeeded, "success")
-		ch <- prometheus.MustNewConstHistogram(a.times, count, sum.Seconds(), buckets, topic, handler)
-	}
-}
-
-// staged is the collector of the messages that wait in the delay store.
-type staged struct {
-	source           *source[[]delayed.Waiting]
-	of               *stages.Stages
-	state            sourceState
-	labels           *bounded
-	waiting, overdue *prometheus.Desc
-}
-
-func newStaged(source *source[[]delayed.Waiting], of *stages.Stages, labels *bounded) *staged {
-	return &staged{source: source, of: of, state: newSourceState("stages"), labels: labels,
-		waiting: newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
-			"handlers that this process does not have are other.", "topic", "handler"),
-		overdue: newDesc("stage_overdue_seconds",
-			"How long the first message in the delay store is overdue; 0 if none is.",
-			"topic", "handler"),
-	}
-}
-
-func (s *staged) Describe(ch chan<- *prometheus.Desc) {
-	s.state.describe(ch)
-	ch <- s.waiting
-	ch <- s.overdue
-}
-
-func (s *staged) Collect(ch chan<- prometheus.Metric) {
-	now, at, ok := s.source.read()
-	s.state.collect(ch, at, ok)
-	if !s.source.fresh(at, ok) {
-		return
-	}
-	type sum struct{ waiting, overdue float64 }
-	sums := make(map[place]sum)
-	for _, w := range now {
-		// instances of a service can have different handlers: the names are this instance's own
-		at := place{series.Other, series.Other}
-		if handler, topic, ok := hidden.Of(s.of).HandlerOf(w.Topic); ok {
-			at = place{s.labels.value("topic", topic), s.labels.value("handler", handler)}
-		}
-		sums[at] = sum{sums[at].waiting + float64(w.Messages), max(sums[at].overdue, -w.Next.Seconds())}
-	}
-	for at, n := range sums {
-		gauge(ch, s.waiting, n.waiting, at.topic, at.handler)
-		gauge(ch, s.overdue, n.overdue, at.topic, at.handler)
-	}
+			for at, n := range sums {
+				gauge(ch, waiting, n.waiting, at.Topic, at.Handler)
+				gauge(ch, overdue, n.overdue, at.Topic, at.Handler)
+			}
+		}, waiting, overdue)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -108,40 +109,34 @@ func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*
 func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 	of []*campaigns.Campaigns) ([]prometheus.Collector, error) {
 	all := []prometheus.Collector{newHealth(channel, m.labels)}
+	add := func(c prometheus.Collector, err error) error {
+		all = append(all, c)
+		return err
+	}
 	store := channel.Letters()
 	if store == nil {
 		store = m.store.Load()
 	}
 	if store != nil {
-		source, err := newSource(ctx, hidden.Of(store).DB(), hidden.Of(store).Service(), "letters/1", &m.config,
-			func(ctx context.Context) (lettersAnswer, error) {
-				return askLetters(ctx, store)
-			})
-		if err != nil {
+		if err := add(m.lettersSource(ctx, store)); err != nil {
 			return nil, err
 		}
-		all = append(all, newBacklog(source, m.labels))
 	}
-	if waiting := hidden.Of(channel.Stages()).Store(); waiting != nil {
-		source, err := newSource(ctx, waiting.DB(), waiting.Service(), "stages/1", &m.config, waiting.Waiting)
-		if err != nil {
+	if hidden.Of(channel.Stages()).Store() != nil {
+		if err := add(m.stagesSource(ctx, channel.Stages())); err != nil {
 			return nil, err
 		}
-		all = append(all, newStaged(source, channel.Stages(), m.labels))
 	}
-	sequences, err := m.scrapedSequences(ctx, channel)
-	if err != nil {
-		return nil, err
+	table, err := sequence.TableOf(ctx, channel)
+	if err == nil && table != nil {
+		err = add(m.sequencesSource(ctx, table))
 	}
-	all = append(all, sequences...)
 	for _, c := range of {
-		redriving, err := m.scrapedCampaigns(ctx, c)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			err = add(m.campaignsSource(ctx, c))
 		}
-		all = append(all, redriving)
 	}
-	return all, nil
+	return all, err
 }
 
 // collectors makes the metrics of what hooks tell.
@@ -154,7 +149,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		Help: "When a purge of this process succeeded last, or was set up, as Unix time."}, []string{"purge"})
 	m.purgeEvery = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "purge_interval_seconds",
 		Help: "The time from the end of one purge to the next."}, []string{"purge"})
-	all := []prometheus.Collector{m.labels.folded, m.attempts, m.purgedAt, m.purgeEvery}
+	all := []prometheus.Collector{m.labels.folded, m.attempts.total, m.attempts.times, m.purgedAt, m.purgeEvery}
 	for _, s := range series.All {
 		if s.Bounds == nil {
 			m.counters[s] = prometheus.NewCounterVec(

@@ -33,13 +33,45 @@ type source[T any] struct {
 	until  time.Time     // when scrapes wait for it no longer
 }
 
-func newSource[T any](ctx context.Context, db *sql.DB, service, name string, config *Config,
-	ask func(context.Context) (T, error)) (*source[T], error) {
-	shared, err := askonce.New(ctx, db, service, name)
+// scraped are the series of a source.
+type scraped[T any] struct {
+	source[T]
+	up, answered *prometheus.Desc
+	others       []*prometheus.Desc
+	emit         func(ch chan<- prometheus.Metric, now T)
+}
+
+// newScraped asks for what emit makes the series of.
+func newScraped[T any](ctx context.Context, db *sql.DB, service, name string, m *Metrics,
+	ask func(context.Context) (T, error), emit func(chan<- prometheus.Metric, T),
+	others ...*prometheus.Desc) (prometheus.Collector, error) {
+	shared, err := askonce.New(ctx, db, service, name+"/1")
 	if err != nil {
 		return nil, fmt.Errorf("prom: %w", err)
 	}
-	return &source[T]{ask: ask, shared: shared, config: config}, nil
+	labels := prometheus.Labels{"source": name}
+	return &scraped[T]{source: source[T]{ask: ask, shared: shared, config: &m.config},
+		up: prometheus.NewDesc(namespace+"_source_up",
+			"1 if the database answered, and some instance of the service asked it lately.", nil, labels),
+		answered: prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds",
+			"When the database answered last, as Unix time; 0 is never.", nil, labels),
+		others: others, emit: emit}, nil
+}
+
+func (s *scraped[T]) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range append([]*prometheus.Desc{s.up, s.answered}, s.others...) {
+		ch <- d
+	}
+}
+
+// Collect shows up and answered at each scrape, and the others while the answer is not stale.
+func (s *scraped[T]) Collect(ch chan<- prometheus.Metric) {
+	now, at, ok := s.read()
+	gauge(ch, s.up, flag(ok))
+	gauge(ch, s.answered, unix(at))
+	if !at.IsZero() && (ok || time.Since(at) <= stale) {
+		s.emit(ch, now)
+	}
 }
 
 // read returns the last answer, when it was given, and whether it is of now: the database answers, and some instance
@@ -75,7 +107,14 @@ func (s *source[T]) refresh(done chan struct{}) {
 	var a askonce.Answer
 	var now T
 	err := safecall.Call("prom: ask the database", func() (err error) {
-		if a, err = s.shared.Ask(ctx, s.config.Interval, s.askText); err == nil {
+		a, err = s.shared.Ask(ctx, s.config.Interval, func(ctx context.Context) ([]byte, error) {
+			now, err := s.ask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(now)
+		})
+		if err == nil {
 			err = json.Unmarshal(a.Text, &now)
 		}
 		return err
@@ -90,43 +129,6 @@ func (s *source[T]) refresh(done chan struct{}) {
 	s.next = time.Now().Add(rest + rand.N(s.config.Interval/10+1))
 	s.asking = nil
 	close(done)
-}
-
-func (s *source[T]) askText(ctx context.Context) ([]byte, error) {
-	now, err := s.ask(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(now)
-}
-
-// fresh reports whether an answer of then may still be shown.
-func (s *source[T]) fresh(at time.Time, ok bool) bool {
-	return !at.IsZero() && (ok || time.Since(at) <= stale)
-}
-
-// sourceState are the series that say whether a source answers. They are there at each scrape.
-type sourceState struct{ up, answered *prometheus.Desc }
-
-func newSourceState(source string) sourceState {
-	labels := prometheus.Labels{"source": source}
-	return sourceState{
-		prometheus.NewDesc(namespace+"_source_up",
-			"1 if the database answered, and some instance of the service asked it lately.", nil, labels),
-		prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds",
-			"When the database answered last, as Unix time; "+
-				"0 is never.", nil, labels),
-	}
-}
-
-func (s sourceState) describe(ch chan<- *prometheus.Desc) {
-	ch <- s.up
-	ch <- s.answered
-}
-
-func (s sourceState) collect(ch chan<- prometheus.Metric, at time.Time, ok bool) {
-	gauge(ch, s.up, flag(ok))
-	gauge(ch, s.answered, unix(at))
 }
 
 func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {

@@ -52,9 +52,6 @@ func (i *instruments) to(s *series.Series) series.Add {
 	}
 }
 
-// place is where attempts are made.
-type place struct{ topic, handler string }
-
 // where is what spans of attempts in one place have in common, made once: an attempt that is not sampled costs little
 // more than its identifiers.
 type where struct {
@@ -66,23 +63,23 @@ type where struct {
 
 // whereOf returns what is known of the place of an attempt.
 func (t *tracer) whereOf(op *observe.Operation) *where {
-	p := place{op.Topic, op.Handler}
-	if w := t.places.of(p); w != nil {
+	p := series.Place{Topic: op.Topic, Handler: op.Handler}
+	if w := t.places.Of(p); w != nil {
 		return w
 	}
 	system := t.config.system(message.SubscriberNameFromCtx(op.Message.Context()))
 	attributes := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String(system),
 		semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
-		semconv.MessagingDestinationName(clean(p.topic)),
+		semconv.MessagingDestinationName(clean(p.Topic)),
 	}
 	if group := t.originOf(op.Message).ConsumerGroup; group != "" {
 		attributes = append(attributes, semconv.MessagingConsumerGroupName(clean(group)))
 	}
-	w := &where{name: "process " + clean(p.topic), kafka: system == "kafka", attributes: attributes,
+	w := &where{name: "process " + clean(p.Topic), kafka: system == "kafka", attributes: attributes,
 		start: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
 	if op.Stage == 0 { // the subscriber of a stage is another one
-		t.places.keep(p, *w)
+		t.places.Keep(p, w, maxValues)
 	}
 	return w
 }

@@ -2,12 +2,8 @@ package telemetry
 
 import (
 	"context"
-	"maps"
-	"reflect"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -31,52 +27,9 @@ import (
 type tracer struct {
 	config Config
 	tracer trace.Tracer
-	producers
 	origin originOf // nil outside of a channel
 	meters *instruments
-	places *places[where]
-}
-
-// places keep what is made once for each place of attempts. The map is copied when it grows: readers take no lock.
-type places[T any] struct {
-	known  atomic.Pointer[map[place]*kept[T]]
-	latest atomic.Pointer[kept[T]] // of the last attempt: the next one is most often there
-	adding sync.Mutex
-}
-
-type kept[T any] struct {
-	at   place
-	made T
-}
-
-// of returns what is kept of a place, or nil.
-func (p *places[T]) of(at place) *T {
-	one := p.latest.Load()
-	if one != nil && one.at == at {
-		return &one.made
-	}
-	if known := p.known.Load(); known != nil {
-		if one = (*known)[at]; one != nil {
-			p.latest.Store(one)
-			return &one.made
-		}
-	}
-	return nil
-}
-
-// keep keeps what is made of a place, if there is room.
-func (p *places[T]) keep(at place, made T) {
-	p.adding.Lock()
-	defer p.adding.Unlock()
-	next := map[place]*kept[T]{}
-	if known := p.known.Load(); known != nil {
-		next = maps.Clone(*known)
-	}
-	if len(next) < maxValues {
-		at = place{strings.Clone(at.topic), strings.Clone(at.handler)}
-		next[at] = &kept[T]{at, made}
-		p.known.Store(&next)
-	}
+	places *series.Places[where]
 }
 
 // Begin starts a span.
@@ -94,7 +47,7 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 	in := ctx
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
-		in = t.producers.extract(ctx, op.Message.Metadata)
+		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 		if t.config.LinkProducer {
 			if producer := trace.SpanContextFromContext(in); producer.IsValid() {
 				start = append(start[:len(start):len(start)], trace.WithNewRoot(),
@@ -130,7 +83,7 @@ func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.
 		in = trace.ContextWithSpanContext(ctx, parent)
 	} else if (op.Kind == observe.Stage || op.Kind == observe.DeadLetter) &&
 		!trace.SpanContextFromContext(ctx).IsValid() && op.Message != nil {
-		in = t.producers.extract(ctx, op.Message.Metadata)
+		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 	}
 	if link := parse(op.Earlier); link.IsValid() &&
 		(op.Parent == "" || op.Kind == observe.Redrive || op.Kind == observe.Park) {
@@ -242,7 +195,7 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 	if i.off {
 		return
 	}
-	m := i.measuredIn(ctx, place{a.Topic, a.Handler})
+	m := i.measuredIn(ctx, series.Place{Topic: a.Topic, Handler: a.Handler})
 	if a.Number == 1 {
 		i.consumed.Add(ctx, 1, m.consumed...)
 	}
@@ -259,11 +212,11 @@ func (i *instruments) attempt(ctx context.Context, a middleware.Attempt) {
 		attribute.String("outcome", a.Verdict.Class.String())))
 }
 
-func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
-	if m := i.places.of(p); m != nil {
+func (i *instruments) measuredIn(ctx context.Context, p series.Place) *measured {
+	if m := i.places.Of(p); m != nil {
 		return m
 	}
-	topic, handler := i.labels.Of("topic", p.topic), i.labels.Of("handler", p.handler)
+	topic, handler := i.labels.Of("topic", p.Topic), i.labels.Of("handler", p.Handler)
 	conventions := []attribute.KeyValue{
 		semconv.MessagingSystemKey.String(i.labels.Of("system", i.system(message.SubscriberNameFromCtx(ctx)))),
 		semconv.MessagingOperationName("process"), semconv.MessagingDestinationName(topic),
@@ -277,75 +230,9 @@ func (i *instruments) measuredIn(ctx context.Context, p place) *measured {
 			attribute.String("topic", topic), attribute.String("handler", handler),
 			attribute.String("outcome", "success")))},
 	}
-	i.places.keep(p, *m)
+	i.places.Keep(p, m, maxValues)
 	return m
 }
-
-const baggageKey = "baggage" // of W3C
-
-// producers reads the span of a message's producer.
-type producers struct {
-	propagator propagation.TextMapPropagator
-	w3c        bool // the propagator is that of W3C, whose usual traceparent is read here in half the time
-}
-
-func producersBy(p propagation.TextMapPropagator) producers {
-	trace := propagation.TraceContext{}
-	return producers{propagator: p, w3c: p == propagation.TextMapPropagator(trace) ||
-		reflect.DeepEqual(p, propagation.NewCompositeTextMapPropagator(trace, propagation.Baggage{}))}
-}
-
-// extract returns ctx with what the producer wrote.
-func (p producers) extract(ctx context.Context, from message.Metadata) context.Context {
-	if p.w3c && from[stateKey] == "" && from[baggageKey] == "" {
-		parent := from[parentKey]
-		if parent == "" {
-			return ctx
-		}
-		if span, ok := parentOf(parent); ok {
-			return trace.ContextWithRemoteSpanContext(ctx, span)
-		}
-	}
-	return p.propagator.Extract(ctx, propagation.MapCarrier(from))
-}
-
-// parentOf reads a traceparent of version 00 that is sampled, or not, and has no other flags.
-func parentOf(text string) (trace.SpanContext, bool) {
-	const traceID, spanID, flags, size = 3, 36, 53, 55
-	if len(text) != size || text[:traceID] != "00-" || text[spanID-1] != '-' || text[flags-1] != '-' ||
-		text[flags] != '0' ||
-		text[flags+1] != '0' && text[flags+1] != '1' {
-		return trace.SpanContext{}, false
-	}
-	c := trace.SpanContextConfig{TraceFlags: trace.TraceFlags(text[flags+1] - '0'), Remote: true}
-	if !unhex(c.TraceID[:], text[traceID:]) || !unhex(c.SpanID[:], text[spanID:]) {
-		return trace.SpanContext{}, false
-	}
-	span := trace.NewSpanContext(c)
-	return span, span.IsValid()
-}
-
-// unhex reads digits of lower case.
-func unhex(to []byte, text string) bool {
-	for i := range to {
-		high, low := digits[text[2*i]], digits[text[2*i+1]]
-		if high > 15 || low > 15 {
-			return false
-		}
-		to[i] = high<<4 | low
-	}
-	return true
-}
-
-var digits = func() (of [256]byte) {
-	for c := range of {
-		of[c] = 255
-	}
-	for value, c := range "0123456789abcdef" {
-		of[c] = byte(value)
-	}
-	return of
-}()
 
 const (
 	parentKey, stateKey = "traceparent", "tracestate" // of W3C

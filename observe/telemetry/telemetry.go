@@ -47,7 +47,7 @@ func New(config Config) (*Telemetry, error) {
 	t := &Telemetry{config: config, meters: meters}
 	t.spans = tracer{config: config, tracer: config.TracerProvider.Tracer(scope,
 		trace.WithSchemaURL(semconv.SchemaURL)),
-		producers: producersBy(config.Propagator), places: &places[where]{}, meters: meters}
+		places: &series.Places[where]{}, meters: meters}
 	return t, nil
 }
 
@@ -58,7 +58,7 @@ var _ spillway.Observer = (*Telemetry)(nil)
 func (t *Telemetry) Observe(config *spillway.Config) error {
 	channel := t.spans
 	channel.origin = config.Queue.Origin
-	channel.places = &places[where]{} // another channel has another broker
+	channel.places = &series.Places[where]{} // another channel has another broker
 	config.Tracer = &channel
 	t.meters.observe(config)
 	return nil
@@ -126,7 +126,7 @@ type instruments struct {
 	counters           map[*series.Series]metric.Int64Counter
 	histograms         map[*series.Series]metric.Float64Histogram
 
-	places places[measured]
+	places series.Places[measured]
 }
 
 // seconds are the bounds that the conventions advise for durations.
