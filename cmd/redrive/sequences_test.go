@@ -126,7 +126,7 @@ VALUES (?, 'timeouts', '9f3a12bc00', 1, 1, 'spillway', 'of the redrive 7, 5 of 5
 		r := s.pipe(append([]string{"policies"}, row.args...)...)
 		testkit.Check(t, r.code == row.code && strings.Contains(r.out+r.err, row.says), "%v: %+v", row.args, r)
 	}
-	testkit.Check(t, len(list("list")[1].Blocked) == 1, "%+v", list())
+	testkit.Check(t, len(list()[1].Blocked) == 1, "%+v", list())
 	record := s.pipe("audit", "--kind", "policy", "--json").out
 	testkit.Check(t, strings.Count(record, "\n") == 5 && strings.Contains(record, "released: the policy timeouts, cause 9f3a12bc00"), "%s", record)
 }

@@ -159,7 +159,7 @@ type Forgotten struct {
 }
 
 // ErrNoPolicy is the error of a policy that the service does not have, or of a cause that was never blocked for it.
-var ErrNoPolicy = errors.New("there is no such policy, or the cause was never blocked for it: redrive policies list shows all")
+var ErrNoPolicy = errors.New("there is no such policy, or the cause was never blocked for it: redrive policies shows all")
 
 // Policies are the standing policies of a service.
 type Policies struct {
