@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
@@ -82,7 +80,6 @@ type decisionView struct {
 	WrongReason     string
 	Number          operate.Number
 	Exact           string // the address of the page that counts
-	Held            held
 	Sample          []sampleLine
 	Problem, Detail string
 	Action, Letters string
@@ -179,14 +176,7 @@ func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key
 	}
 	if p.status != http.StatusServiceUnavailable {
 		view.Number = c.chosen(r, s)
-		var err error
-		var heads []letters.Head
-		if d == discards {
-			view.Held, err = c.heldOf(r, s)
-		}
-		if err == nil {
-			heads, err = c.desk.Sample(r.http.Context(), s, decisionSample)
-		}
+		heads, err := c.desk.Sample(r.http.Context(), s, decisionSample)
 		if err != nil {
 			if p.status == 0 {
 				return answer{}, err
@@ -259,34 +249,6 @@ func (s *campaignForm) changed(button string, n operate.Number) {
 	case "careful":
 		s.Rate, s.Canary = carefully(n)
 	}
-}
-
-// held is who works on letters of a selection, or is about to.
-type held struct {
-	operate.Held
-	Campaigns []heldBy
-	Slow      bool // it was not found out in time
-}
-
-// heldBy is a campaign with letters of a selection.
-type heldBy struct {
-	Letters                     int
-	Link, ID, State, By, Reason string
-}
-
-// heldOf says who has letters of a selection.
-func (c *console) heldOf(r *request, s operate.Selection) (h held, err error) {
-	ctx, cancel := context.WithTimeout(r.http.Context(), careful*c.counting)
-	defer cancel()
-	h.Held, err = c.desk.Held(ctx, s)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil {
-		return held{Slow: true}, nil
-	}
-	for _, by := range h.Held.Campaigns {
-		h.Campaigns = append(h.Campaigns, heldBy{by.Letters, r.link("campaigns/"+by.ID, nil), by.ID,
-			operate.StateWords(by.State), by.Request.By, by.Request.Reason})
-	}
-	return h, err
 }
 
 // happened says who did what to the letters of a selection that an action found changed, for the one who came second.

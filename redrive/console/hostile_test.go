@@ -79,7 +79,7 @@ func TestHostileValues(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Breakers = breakers })
 	b.infest()
 	everyColumn := "&rows=500"
-	for _, one := range columns() {
+	for _, one := range columns {
 		everyColumn += "&column=" + one.Name
 	}
 	fleet := fleetOf(t, map[string]*bench{"a": b})

@@ -26,7 +26,7 @@ func (c *console) letter(r *request) (answer, error) {
 		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
-		Folded: foldStack(c.desk.Masks.Text(l.Failure.Stack)), Command: "redrive show " + id(l.Seq) + " --json",
+		Command: "redrive show " + id(l.Seq) + " --json",
 	}
 	this := operate.Selection{Seqs: []int64{l.Seq}}.Values()
 	if l.Status == letters.StatusWaiting {
@@ -71,7 +71,6 @@ type letterPage struct {
 	Others    []otherLetter
 	Metadata  []pair
 	Keys      int // of the metadata
-	Folded    []frameGroup
 	Command   string
 	// Behind is how many messages of the letter's key wait in order.
 	Behind     int

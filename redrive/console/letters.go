@@ -1,12 +1,14 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -122,12 +124,8 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 		h := c.desk.Head(head)
 		row := letterRow{Seq: h.Seq, ID: h.ID, Link: r.link("letters/"+id(h.Seq), nil),
 			Chosen: slices.Contains(q["seq"], id(h.Seq))}
-		for _, column := range v.Heads {
-			class := column.Class
-			if column.name != nil {
-				class = shortName(column.name(&h))
-			}
-			row.Cells = append(row.Cells, cell{column.Label, column.value(c, &h), class})
+		for i := range v.Heads {
+			row.Cells = append(row.Cells, v.Heads[i].cell(c, &h))
 		}
 		v.Rows = append(v.Rows, row)
 	}
@@ -143,24 +141,16 @@ type listAction struct {
 	Class       string // of the style
 }
 
-// listActions are the actions that take letters of the list. The button of one that takes not all of them says no
-// number.
+// listActions are what the person may do with letters of a list.
 func (c *console) listActions(r *request, statuses []letters.Status, number int) (actions []listAction) {
-	add := func(name, word, some, class string, from []letters.Status) {
-		takes, all := operate.Among(statuses, from)
-		if !takes || !c.can(r.person, name) {
-			return
-		}
-		one := listAction{Name: name, Link: r.link(name, nil), All: word + some + " letters of this list",
-			Chosen: word + " the chosen letters", Class: class}
-		if all {
-			one.All = say(word+" the %s letter that matches|"+word+" all %s letters that match", number)
+	for _, d := range c.doable(r, statuses) {
+		one := listAction{Name: d.name, Link: r.link(d.name, nil), All: d.word + d.some + " letters of this list",
+			Chosen: d.word + " the chosen letters", Class: cmp.Or(d.class, "main")}
+		if d.all {
+			one.All = say(d.word+" the %s letter that matches|"+d.word+" all %s letters that match", number)
 		}
 		actions = append(actions, one)
 	}
-	add("redrive", "Redrive", "", "main", operate.Redrivable)
-	add(restores.Name, restores.Title, " the discarded", "main", restores.From)
-	add(discards.Name, discards.Title, "", "danger", discards.From)
 	return actions
 }
 
@@ -219,67 +209,58 @@ func merged(all ...url.Values) url.Values {
 	return sum
 }
 
-// column is a column of the list of letters.
+// column is one that the list can show: a text of at most so many characters, a name whose short values are not broken,
+// or a time.
 type column struct {
 	Name, Label, Class string
 	usual              bool
-	same               bool                             // for all letters of a cause
-	name               func(*operate.LetterData) string // of a column whose short values are not broken
-	value              func(*console, *operate.LetterData) template.HTML
+	same               bool // for all letters of a cause
+	most               int
+	text, name         func(*operate.LetterData) string
+	at                 func(*operate.LetterData) time.Time
 }
 
-// columns returns all columns, in their order. The id of the message is there always.
-func columns() []column {
-	shown := func(of func(*operate.LetterData) string, most int) func(*console, *operate.LetterData) template.HTML {
-		return func(c *console, h *operate.LetterData) template.HTML { return c.value(of(h), most) }
+// cell is what it shows of a letter.
+func (one *column) cell(c *console, h *operate.LetterData) cell {
+	switch {
+	case one.at != nil:
+		return cell{one.Label, when(one.at(h)), one.Class}
+	case one.name != nil:
+		return cell{one.Label, c.value(one.name(h), 40), shortName(one.name(h))}
+	case one.most == 0:
+		return cell{one.Label, template.HTML(template.HTMLEscapeString(one.text(h))), one.Class}
 	}
-	plain := func(of func(*operate.LetterData) string) func(*console, *operate.LetterData) template.HTML {
-		return func(_ *console, h *operate.LetterData) template.HTML {
-			return template.HTML(template.HTMLEscapeString(of(h)))
-		}
-	}
-	named := []column{
-		{Name: "last", Label: "Last failure", usual: true, value: func(_ *console, h *operate.LetterData) template.HTML {
-			return when(h.LastFailedAt)
-		}},
-		{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Handler }},
-		{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Topic }},
-		{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Reason }},
-		{Name: "description", Label: "Description", usual: true,
-			value: shown(func(h *operate.LetterData) string { return h.Description }, 120)},
-		{Name: "class", Label: "Class", value: plain(func(h *operate.LetterData) string { return h.Class })},
-		{Name: "type", Label: "Error type", value: shown(func(h *operate.LetterData) string { return h.Type }, 60)},
-		{Name: "status", Label: "Status", value: plain(func(h *operate.LetterData) string { return operate.StatusWords(letters.Status(h.Status)) })},
-		{Name: "first", Label: "First failure", value: func(_ *console, h *operate.LetterData) template.HTML {
-			return when(h.FirstFailedAt)
-		}},
-		{Name: "stored", Label: "Stored", value: func(_ *console, h *operate.LetterData) template.HTML {
-			return when(h.StoredAt)
-		}},
-		{Name: "seen", Label: "Seen", Class: "number",
-			value: plain(func(h *operate.LetterData) string { return grouped(h.Seen) })},
-		{Name: "size", Label: "Size", Class: "number", value: plain(func(h *operate.LetterData) string { return size(h.Bytes) })},
-		{Name: "dead-letter-topic", Label: "Dead-letter topic",
-			name: func(h *operate.LetterData) string { return h.DeadLetterTopic }},
-		{Name: "cause", Label: "Cause", value: shown(func(h *operate.LetterData) string { return h.Cause }, 8)},
-		{Name: "marked", Label: "Changed by", name: func(h *operate.LetterData) string { return h.MarkedBy }},
-		{Name: "why", Label: "Why it changed", value: shown(func(h *operate.LetterData) string { return h.MarkedReason }, 80)},
-		{Name: "lease", Label: "In hand of", value: shown(func(h *operate.LetterData) string { return h.LeasedBy }, 40)},
-		{Name: "key", Label: "Seal key", name: func(h *operate.LetterData) string { return h.SealKey }},
-		{Name: "seq", Label: "Seq", Class: "number", value: plain(func(h *operate.LetterData) string { return id(h.Seq) })},
-	}
-	for i := range named {
-		if named[i].name != nil {
-			named[i].value = shown(named[i].name, 40)
-		}
-	}
-	return named
+	return cell{one.Label, c.value(one.text(h), one.most), one.Class}
+}
+
+var columns = []column{
+	{Name: "last", Label: "Last failure", usual: true, at: func(h *operate.LetterData) time.Time { return h.LastFailedAt }},
+	{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Handler }},
+	{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Topic }},
+	{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Reason }},
+	{Name: "description", Label: "Description", usual: true, most: 120,
+		text: func(h *operate.LetterData) string { return h.Description }},
+	{Name: "class", Label: "Class", text: func(h *operate.LetterData) string { return h.Class }},
+	{Name: "type", Label: "Error type", most: 60, text: func(h *operate.LetterData) string { return h.Type }},
+	{Name: "status", Label: "Status",
+		text: func(h *operate.LetterData) string { return operate.StatusWords(letters.Status(h.Status)) }},
+	{Name: "first", Label: "First failure", at: func(h *operate.LetterData) time.Time { return h.FirstFailedAt }},
+	{Name: "stored", Label: "Stored", at: func(h *operate.LetterData) time.Time { return h.StoredAt }},
+	{Name: "seen", Label: "Seen", Class: "number", text: func(h *operate.LetterData) string { return grouped(h.Seen) }},
+	{Name: "size", Label: "Size", Class: "number", text: func(h *operate.LetterData) string { return size(h.Bytes) }},
+	{Name: "dead-letter-topic", Label: "Dead-letter topic", name: func(h *operate.LetterData) string { return h.DeadLetterTopic }},
+	{Name: "cause", Label: "Cause", most: 8, text: func(h *operate.LetterData) string { return h.Cause }},
+	{Name: "marked", Label: "Changed by", name: func(h *operate.LetterData) string { return h.MarkedBy }},
+	{Name: "why", Label: "Why it changed", most: 80, text: func(h *operate.LetterData) string { return h.MarkedReason }},
+	{Name: "lease", Label: "In hand of", most: 40, text: func(h *operate.LetterData) string { return h.LeasedBy }},
+	{Name: "key", Label: "Seal key", name: func(h *operate.LetterData) string { return h.SealKey }},
+	{Name: "seq", Label: "Seq", Class: "number", text: func(h *operate.LetterData) string { return id(h.Seq) }},
 }
 
 // chooseColumns returns the columns that a person asks for, or the usual ones, and all of them to choose from. A list
 // of several statuses shows them, and one of a cause leaves out what all its letters have in common.
 func chooseColumns(asked []string, statuses, cause bool) (chosen []column, options []option) {
-	for _, one := range columns() {
+	for _, one := range columns {
 		checked := slices.Contains(asked, one.Name)
 		if len(asked) == 0 {
 			checked = one.usual && !(cause && one.same) || statuses && one.Name == "status"

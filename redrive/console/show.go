@@ -213,26 +213,40 @@ func (r *request) exactLink(path string, q url.Values) string {
 // act is a link to the page that asks before something is done with all letters of a cause.
 type act struct{ Label, Link, Class string }
 
-// acts are what the person can do with n letters that a filter chooses. The label of one that takes not all of them says
-// no number.
+// acts are what the person may do with the letters of a filter, and links to it.
 func (c *console) acts(r *request, f letters.Filter, n int) (acts []act) {
 	if n == 0 || f.MaxSeq == 0 {
 		return nil
 	}
 	to := operate.Selection{Filter: f, Number: n}.Values()
-	add := func(name, word, class string, from []letters.Status) {
-		takes, all := operate.Among(f.Statuses, from)
-		if !takes || !c.can(r.person, name) {
-			return
-		}
-		one := act{word, r.link(name, to), class}
-		if all {
-			one.Label = word + " " + grouped(n)
+	for _, d := range c.doable(r, f.Statuses) {
+		one := act{d.word, r.link(d.name, to), d.class}
+		if d.all {
+			one.Label = d.word + " " + grouped(n)
 		}
 		acts = append(acts, one)
 	}
-	add("redrive", "Redrive", "", operate.Redrivable)
-	add(restores.Name, restores.Title, "", restores.From)
-	add(discards.Name, discards.Title, "danger", discards.From)
 	return acts
+}
+
+// doing is something that can be done with letters: some is which of a list it takes, if it does not take all.
+type doing struct {
+	name, word, some, class string
+	from                    []letters.Status
+	all                     bool // letters of these states
+}
+
+// doable are what the person may do with letters in these states.
+func (c *console) doable(r *request, statuses []letters.Status) (some []doing) {
+	for _, d := range []doing{
+		{name: "redrive", word: "Redrive", from: operate.Redrivable},
+		{name: restores.Name, word: restores.Title, some: " the discarded", from: restores.From},
+		{name: discards.Name, word: discards.Title, class: "danger", from: discards.From},
+	} {
+		takes, all := operate.Among(statuses, d.from)
+		if d.all = all; takes && c.can(r.person, d.name) {
+			some = append(some, d)
+		}
+	}
+	return some
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
-	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -131,19 +130,8 @@ func (a *app) desk(ctx context.Context) (*desk, error) {
 	if a.settings.url != "" {
 		return a.remote(ctx)
 	}
-	db, err := a.database(ctx)
-	if err != nil {
-		return nil, err
-	}
-	store, err := a.storeOn(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	var all *campaigns.Campaigns
-	if err = connect.Require(ctx, db, campaignTables); err == nil {
-		all, err = campaigns.New(ctx, store, campaigns.Config{Shared: observe.Shared{Logger: a.logger()}})
-	}
-	if err != nil && !errors.Is(err, connect.ErrMissing) {
+	all, store, err := a.openCampaigns(ctx, false, campaigns.Config{})
+	if err != nil && !errors.Is(err, errNoCampaign) {
 		return nil, err
 	}
 	return a.here(store, all), nil
@@ -231,6 +219,8 @@ func (a *app) remote(ctx context.Context) (*desk, error) {
 	return d, nil
 }
 
+var errNoCampaign = none("there is no campaign: none was ever started in this database")
+
 // openCampaigns opens the campaigns of a database.
 func (a *app) openCampaigns(ctx context.Context, create bool,
 	config campaigns.Config) (*campaigns.Campaigns, *letters.Store, error) {
@@ -247,7 +237,7 @@ func (a *app) openCampaigns(ctx context.Context, create bool,
 			return nil, nil, err
 		}
 		if !create {
-			return nil, nil, none("there is no campaign: none was ever started in this database")
+			return nil, store, errNoCampaign
 		}
 	}
 	config.Logger = a.logger()

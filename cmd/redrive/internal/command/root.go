@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/spf13/cobra"
@@ -246,14 +247,25 @@ func (a *app) man() *cobra.Command {
 }
 
 // logger prints the errors of clients as notes, and nothing else.
-func (a *app) logger() watermill.LoggerAdapter { return noteLogger{a.screen} }
+func (a *app) logger() watermill.LoggerAdapter { return &noteLogger{screen: a.screen} }
 
-type noteLogger struct{ screen *screen.Screen }
+type noteLogger struct {
+	mu     sync.Mutex
+	screen *screen.Screen
+}
 
-func (l noteLogger) Error(msg string, err error, _ watermill.LogFields) {
+func (l *noteLogger) Error(msg string, err error, _ watermill.LogFields) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.screen.Note("%s: %v", msg, err)
 }
-func (noteLogger) Info(string, watermill.LogFields)                   {}
-func (noteLogger) Debug(string, watermill.LogFields)                  {}
-func (noteLogger) Trace(string, watermill.LogFields)                  {}
-func (l noteLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+func (*noteLogger) Info(string, watermill.LogFields)                   {}
+func (*noteLogger) Debug(string, watermill.LogFields)                  {}
+func (*noteLogger) Trace(string, watermill.LogFields)                  {}
+func (l *noteLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
+
+// Write is what an http.Server logs.
+func (l *noteLogger) Write(line []byte) (int, error) {
+	l.Error("console", errors.New(strings.TrimSpace(string(line))), nil)
+	return len(line), nil
+}

@@ -8,10 +8,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/spf13/cobra"
 
 	"github.com/watermill-spillway/spillway/observe"
@@ -135,7 +133,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	logger := &lockedLogger{to: a.logger()}
+	logger := &noteLogger{screen: a.screen}
 	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins,
 		Shared: observe.Shared{Privacy: a.privacy, Logger: logger}})
 	if err != nil {
@@ -153,11 +151,8 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
-	if url := "http://" + listener.Addr().String() + "/"; a.json {
-		err = a.screen.JSON(map[string]string{"url": url})
-	} else {
-		a.screen.Line("the dead letters of %s are at %s; Ctrl-C ends it", a.owner(), url)
-	}
+	url := "http://" + listener.Addr().String() + "/"
+	err = a.answer(map[string]string{"url": url}, "the dead letters of %s are at %s; Ctrl-C ends it", a.owner(), url)
 	if err == nil {
 		select {
 		case err = <-ended:
@@ -174,27 +169,6 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		err = errors.Join(err, served)
 	}
 	return err
-}
-
-// lockedLogger lets the handlers of a server share a logger, and takes the lines of the server itself.
-type lockedLogger struct {
-	mu sync.Mutex
-	to watermill.LoggerAdapter
-}
-
-func (l *lockedLogger) Error(msg string, err error, fields watermill.LogFields) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.to.Error(msg, err, fields)
-}
-func (*lockedLogger) Info(string, watermill.LogFields)                   {}
-func (*lockedLogger) Debug(string, watermill.LogFields)                  {}
-func (*lockedLogger) Trace(string, watermill.LogFields)                  {}
-func (l *lockedLogger) With(watermill.LogFields) watermill.LoggerAdapter { return l }
-
-func (l *lockedLogger) Write(line []byte) (int, error) {
-	l.Error("console", errors.New(strings.TrimSpace(string(line))), nil)
-	return len(line), nil
 }
 
 func (a *app) work() *cobra.Command {
@@ -236,8 +210,7 @@ being published may come twice, with the same id. Sealed letters need --keys: wi
 	}
 	cmd.Flags().StringArrayVar(&config.Allow, "allow", nil, "topic that letters may go to (required)")
 	cmd.Flags().IntVar(&config.MaxRedrives, "max-redrives", redrive.DefaultMaxRedrives,
-		"redrives after which a letter "+
-			"is quarantined")
+		"redrives after which a letter is quarantined")
 	cmd.Flags().DurationVar(&lease, "lease", 30*time.Second,
 		"how long letters in hand stay reserved if this process is killed")
 	cmd.Flags().BoolVar(&once, "once", false, "end when no campaign can go on")
