@@ -15,7 +15,6 @@ const (
 // Negative numbers count as 0. The title and the description are for those who do not see the chart.
 func bars(id, title, description string, series ...[]int) template.HTML {
 	sums := sumsOf(series)
-	top := max(1, maximumOf(sums))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="chart" viewBox="0 0 %d %d" role="img" aria-labelledby="%[3]s-title %[3]s-desc" preserveAspectRatio="none">`,
 		chartWidth, chartHeight, template.HTMLEscapeString(id))
@@ -24,39 +23,29 @@ func bars(id, title, description string, series ...[]int) template.HTML {
 	for _, line := range []int{0, chartHeight / 2, chartHeight} {
 		fmt.Fprintf(&b, `<path class="grid" d="M0 %d H%d"/>`, line, chartWidth)
 	}
-	if len(sums) > 0 {
-		step := float64(chartWidth) / float64(len(sums))
-		for column := range sums {
-			bottom := float64(chartHeight)
-			for s, numbers := range series {
-				n := max(0, numbers[column])
-				if n == 0 {
-					continue
-				}
-				tall := max(1, float64(n)/float64(top)*chartHeight) // one letter among a million is seen
-				tall = min(tall, bottom)
-				bottom -= tall
-				fmt.Fprintf(&b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, s, float64(column)*step, bottom,
-					step-chartGap, tall)
-			}
-		}
-	}
-	b.WriteString(`</svg>`)
-	return template.HTML(b.String())
+	return drawn(&b, chartWidth, chartHeight, chartGap, sums, series)
 }
 
 // spark draws one series without any words: a label stands beside it.
 func spark(numbers []int) template.HTML {
 	const wide, tall = 120, 20
-	top := max(1, maximumOf(numbers))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %d %d" aria-hidden="true" preserveAspectRatio="none"><path class="grid" d="M0 %d H%d"/>`, wide, tall, tall, wide)
-	step := float64(wide) / float64(max(1, len(numbers)))
-	for i, n := range numbers {
-		if n > 0 {
-			h := max(1, float64(n)/float64(top)*tall)
-			fmt.Fprintf(&b, `<rect class="s0" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, float64(i)*step, tall-h, step-0.4,
-				h)
+	return drawn(&b, wide, tall, 0.4, numbers, [][]int{numbers})
+}
+
+// drawn draws the columns of series, and ends the chart.
+func drawn(b *strings.Builder, wide, high, gap float64, sums []int, series [][]int) template.HTML {
+	top, step := max(1, maximumOf(sums)), wide/float64(max(1, len(sums)))
+	for column := range sums {
+		bottom := high
+		for s, numbers := range series {
+			if n := numbers[column]; n > 0 {
+				tall := min(max(1, float64(n)/float64(top)*high), bottom) // one letter among a million is seen
+				bottom -= tall
+				fmt.Fprintf(b, `<rect class="s%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, s, float64(column)*step, bottom,
+					step-gap, tall)
+			}
 		}
 	}
 	b.WriteString(`</svg>`)

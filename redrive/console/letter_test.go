@@ -40,7 +40,7 @@ func TestLetter(t *testing.T) {
 	testkit.NoError(t, fixture.Mark(t.Context(), b.store, taken[0], letters.StatusRedriven, act))
 	p := b.get("/letters/1")
 	p.want(t, http.StatusOK, "Letter 1", "no_such_customer", "customer id-7 is unknown", "12345678901234567890", privacy.Mark, "4711", "key-of-ann",
-		"example.com/shop/billing.Handle", "1 frame of libraries", "attempt failed (permanent)", "INC-7 is repaired", "blue", `href="../letters/2"`,
+		"example.com/shop/billing.Handle", "attempt failed (permanent)", "INC-7 is repaired", "blue", `href="../letters/2"`,
 		"after 60 seconds", "redrive show 1 --json")
 	p.wantNot(t, "hunter2")
 	b.get("/letters/2").want(t, http.StatusOK, "once, by bob", "timed out", "after 1 hour", `href="../letters/1"`, "Download the exact bytes")

@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
+	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -122,6 +123,14 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	case errors.As(err, &changed):
 		return conflict("The letter has changed since you saw it: it is " + operate.StatusWords(changed.Letter.Status) +
 			". Nothing was changed. Look again.")
+	case errors.Is(err, inside.ErrNoPolicy):
+		return missing("There is no such policy, or the cause is not blocked for it.")
+	case errors.Is(err, sequence.ErrNotParked):
+		return missing(operate.Undecided(err))
+	case operate.Undecided(err) != "":
+		return conflict(operate.Undecided(err))
+	case errors.Is(err, operate.ErrNoOutages):
+		return is(http.StatusConflict, operate.ProblemNoOutages, "Nothing is shared here", err.Error())
 	case errors.Is(err, inside.ErrKeyReused):
 		return is(http.StatusUnprocessableEntity, operate.ProblemKeyReused, "The Idempotency-Key was used before",
 			"Another request had this Idempotency-Key. Nothing was changed. Make a new key for each request.")

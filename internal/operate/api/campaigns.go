@@ -228,7 +228,7 @@ func (h *Handler) policy(r *request) (answer, error) {
 			return answer{json: one}, nil
 		}
 	}
-	return answer{}, noPolicy(inside.ErrNoPolicy)
+	return answer{}, inside.ErrNoPolicy
 }
 
 // freeze makes the route that freezes a policy, or all, or thaws.
@@ -237,7 +237,7 @@ func freeze(frozen bool) handler {
 	return posted(func(h *Handler, r *request, body operate.ReasonBody) (answer, error) {
 		name := r.http.PathValue("name") // none stands for all
 		changed, err := h.Desk.FreezePolicies(r.http.Context(), r.who(body.Reason), name, frozen)
-		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, noPolicy(err)
+		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, err
 	})
 }
 
@@ -248,21 +248,13 @@ func (h *Handler) release(r *request, body operate.ReleaseBody) (answer, error) 
 	}
 	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("name"), body.Cause)
 	return answer{json: operate.PolicyChanged{Policy: r.http.PathValue("name"), Cause: cause, State: "released",
-		Changed: true}}, noPolicy(err)
-}
-
-// noPolicy is the problem of a policy that is not there.
-func noPolicy(err error) error {
-	if errors.Is(err, inside.ErrNoPolicy) {
-		return missing("There is no such policy, or the cause is not blocked for it.")
-	}
-	return err
+		Changed: true}}, err
 }
 
 // outages lists what the breakers of the instances share.
 func (h *Handler) outages(r *request) (answer, error) {
 	all, err := h.Desk.Outages(r.http.Context())
-	return answer{json: operate.BreakersData{Breakers: append([]breaker.Status{}, all...)}}, notShared(err)
+	return answer{json: operate.BreakersData{Breakers: append([]breaker.Status{}, all...)}}, err
 }
 
 // hold makes the route that holds the messages of a handler, or ends that.
@@ -273,17 +265,8 @@ func hold(hold bool) handler {
 			return answer{}, invalid("handler", "is missing, or all is true too: name a handler, or give all, for all handlers")
 		}
 		changed, err := h.Desk.Hold(r.http.Context(), r.who(body.Reason), body.Handler, hold)
-		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, notShared(err)
+		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, err
 	})
-}
-
-// notShared is the problem of breakers that share nothing.
-func notShared(err error) error {
-	if errors.Is(err, operate.ErrNoOutages) {
-		return &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoOutages,
-			Title: "Nothing is shared here", Detail: err.Error()}
-	}
-	return err
 }
 
 // breakLeases takes letters away from programs that are gone.

@@ -168,7 +168,7 @@ func (h *Handler) sequence(r *request) (answer, error) {
 	}
 	first, all, err := h.Desk.Sequence(r.http.Context(), seq, n)
 	if err != nil {
-		return answer{}, undecided(r, err)
+		return answer{}, err
 	}
 	return answer{json: h.Desk.SequenceOf(r.person, first, all)}, nil
 }
@@ -195,21 +195,8 @@ func decideSequence(what sequence.Decision) handler {
 		}
 		n, err := h.Desk.DecideSequence(r.http.Context(), r.who(body.Reason), seq, what, body.All)
 		if err != nil {
-			return answer{}, undecided(r, err)
+			return answer{}, err
 		}
 		return answer{json: operate.SequenceDecided{Seq: seq, Decided: what.String(), Messages: n}}, nil
 	})
-}
-
-// undecided is the problem of a decision that was not made.
-func undecided(r *request, err error) error {
-	operate.Tell(r.http.Context(), err)
-	why := operate.Undecided(err)
-	switch {
-	case errors.Is(err, sequence.ErrNotParked):
-		return missing(why)
-	case why != "":
-		return conflict(why)
-	}
-	return err
 }

@@ -272,13 +272,7 @@ func (a *app) topicPlan(topic string, p inside.TopicPlan) error {
 	if p.Letters == 0 {
 		return none("nothing would be redriven")
 	}
-	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) {
-		return p.Targets[i].Topic, p.Targets[i].Letters
-	})
-	a.histogram("cause", p.Letters, len(p.Causes), func(i int) (string, int) {
-		c := p.Causes[i]
-		return strings.TrimSpace(c.Handler + " " + c.Reason + " " + c.Description), c.Letters
-	})
+	a.targetsAndCauses(p.Letters, p.Targets, p.Causes)
 	a.screen.Head("sample")
 	t := &screen.Table{Columns: []screen.Column{
 		{Name: "FIRST FAILED", Style: screen.Dim, Drop: 1}, {Name: "TO", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},

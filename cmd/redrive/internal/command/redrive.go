@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -211,13 +212,7 @@ func (a *app) plan(p operate.PlanData) error {
 	if p.Letters == 0 {
 		return none("nothing would be redriven")
 	}
-	a.histogram("to", p.Letters, len(p.Targets), func(i int) (string, int) {
-		return p.Targets[i].Topic, p.Targets[i].Letters
-	})
-	a.histogram("cause", p.Letters, len(p.Causes), func(i int) (string, int) {
-		c := p.Causes[i]
-		return strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Handler, c.Reason, c.Description)), c.Letters
-	})
+	a.targetsAndCauses(p.Letters, p.Targets, p.Causes)
 	a.histogram("first failed", p.Letters, len(p.Ages), func(i int) (string, int) {
 		if p.Ages[i].UpTo == 0 {
 			return "earlier", p.Ages[i].Letters
@@ -241,6 +236,15 @@ func (a *app) plan(p operate.PlanData) error {
 		}
 	}
 	return nil
+}
+
+// targetsAndCauses prints letters by where they go to, and by their cause.
+func (a *app) targetsAndCauses(letters int, targets []inside.TopicCount, causes []inside.PlannedCause) {
+	a.histogram("to", letters, len(targets), func(i int) (string, int) { return targets[i].Topic, targets[i].Letters })
+	a.histogram("cause", letters, len(causes), func(i int) (string, int) {
+		c := causes[i]
+		return strings.TrimSpace(c.Handler + " " + c.Reason + " " + c.Description), c.Letters
+	})
 }
 
 // histogram prints counts with bars.
