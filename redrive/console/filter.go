@@ -1,6 +1,7 @@
 package console
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 
@@ -117,15 +118,9 @@ func without(q url.Values, name, value string) url.Values {
 
 // hiddenFields are the fields of a query, for a form that sends them on.
 func hiddenFields(q url.Values) (fields []field) {
-	for name, values := range q {
-		fields = append(fields, field{Name: name, Values: values})
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		fields = append(fields, field{Name: name, Values: q[name]})
 	}
-	slices.SortFunc(fields, func(a, b field) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
 	return fields
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
@@ -52,28 +54,15 @@ func Versions(ctx context.Context, db *sql.DB) ([]Version, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]int{}
-	err = known.Query(ctx, func() { clear(found) }, func(rows *sql.Rows) error {
-		var component []byte
-		var version int
-		err := rows.Scan(&component, &version)
-		found[string(component)] = version
-		return err
-	}, `SELECT component, MAX(version) FROM spillway_schema GROUP BY component`)
+	found, err := (&operate.Desk{DB: db}).Tables(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service "+
 			"with Spillway, or the role may not read it: %w", err)
 	}
 	var all []Version
-	for component, version := range newest {
-		all = append(all, Version{component, version, found[component]})
+	for _, component := range slices.Sorted(maps.Keys(newest)) {
+		all = append(all, Version{component, newest[component], found[component]})
 	}
-	slices.SortFunc(all, func(a, b Version) int {
-		if a.Component < b.Component {
-			return -1
-		}
-		return 1
-	})
 	return all, nil
 }
 
