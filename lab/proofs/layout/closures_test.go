@@ -13,9 +13,9 @@ import (
 // closures are the most lines of code, neither blank nor comment, that a program may compile of this project if it
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
-	"": 30_050, "classify": 1_850, "idempotency": 11_000, "middleware": 6_850, "middleware/breaker": 7_750,
+	"": 29_750, "classify": 1_850, "idempotency": 11_000, "middleware": 6_850, "middleware/breaker": 7_750,
 	"middleware/crashlimit": 8_350, "middleware/stages": 12_500, "naming": 600, "poison": 10_500,
-	"redrive/console": 38_400, "seal": 700,
+	"redrive/console": 37_500, "seal": 700,
 }
 
 // Who uses one part compiles little of the others.
