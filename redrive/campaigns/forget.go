@@ -24,13 +24,13 @@ func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (don
 		return done, err
 	}
 	for after := ""; err == nil; {
-		var some []kept
-		if some, err = c.kept(ctx, after); err != nil || len(some) == 0 {
+		var ids []string
+		if ids, err = c.ids(ctx, after); err != nil || len(ids) == 0 {
 			break
 		}
-		for _, k := range some {
-			if after = k.id; err == nil {
-				err = c.forget(ctx, k, values, dryRun, &done)
+		for _, id := range ids {
+			if after = id; err == nil {
+				err = c.forget(ctx, id, values, dryRun, &done)
 			}
 		}
 	}
@@ -43,137 +43,70 @@ func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (don
 	return done, err
 }
 
-// kept are the texts of a campaign.
-type kept struct {
-	id, request, why string
-	state            State
-}
-
-func (c *Campaigns) kept(ctx context.Context, after string) (some []kept, err error) {
-	err = c.query(ctx, func() { some = nil }, func(rows *sql.Rows) error {
-		var k kept
-		var state string
-		err := rows.Scan(&k.id, &state, &k.request, &k.why)
-		k.state = State(state)
-		some = append(some, k)
+// ids are those of campaigns, in their order, at most 100.
+func (c *Campaigns) ids(ctx context.Context, after string) (ids []string, err error) {
+	err = c.query(ctx, func() { ids = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		ids = append(ids, id)
 		return err
-	}, `SELECT id, state, request, why FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`,
-		c.service(), c.db.Text(after))
-	return some, err
+	}, `SELECT id FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`, c.service(), c.db.Text(after))
+	return ids, err
 }
 
-// maxForget is how often the texts of a campaign are read again that changed between reading and writing.
-const maxForget = 20
-
-func (c *Campaigns) forget(ctx context.Context, k kept, values []string, dryRun bool, done *inside.Forgotten) error {
-	for again := maxForget; ; again-- {
-		request, inEdit, err := forgetRequest(k.request, values)
+// forget takes values from the texts of a campaign, which is locked meanwhile, and of its events.
+func (c *Campaigns) forget(ctx context.Context, id string, values []string, dryRun bool, done *inside.Forgotten) error {
+	texts, open := 0, false
+	err := c.write(ctx, func(tx *sql.Tx) error {
+		var state, request, why string
+		err := c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&state, &request, &why) },
+			`SELECT state, request, why FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id))
 		if err != nil {
 			return err
 		}
-		why := boundedtext.Erased(k.why, values)
-		open := request != k.request && (k.state == Selecting || inEdit && !k.state.Ended())
+		is, inEdit, err := forgetRequest(request, values)
+		if err != nil {
+			return err
+		}
+		texts, open = 0, is != request && (State(state) == Selecting || inEdit && !State(state).Ended())
 		if open {
-			request = k.request
+			is = request
 		}
-		written := 0
-		if request != k.request || why != k.why {
-			written++
+		if because := boundedtext.Erased(why, values); is != request || because != why {
+			texts++
+			if !dryRun {
+				_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET request = ?, why = ? WHERE id = ?`, c.db.Text(is),
+					c.db.Text(because), c.db.Text(id))
+			}
 		}
-		if written > 0 && !dryRun {
-			if written, err = c.rewrite(ctx, k, request, why); err != nil {
+		var events []inside.CampaignEvent
+		if err == nil {
+			err = c.within(ctx, tx, func(rows *sql.Rows) error {
+				var was inside.CampaignEvent
+				err := rows.Scan(&was.Seq, &was.Reason, &was.Details)
+				is := was
+				is.Reason, is.Details = boundedtext.Erased(was.Reason, values), boundedtext.Erased(was.Details, values)
+				if is != was {
+					events = append(events, is)
+				}
 				return err
-			}
-			if written == 0 && again > 0 { // it moved on, or another Forget wrote it meanwhile
-				if k, err = c.keptOf(ctx, k); err != nil {
-					return err
-				}
-				continue
-			}
-			open = open || written == 0
-		}
-		if open {
-			done.Open = append(done.Open, k.id)
-		}
-		done.Texts += written
-		return c.forgetEvents(ctx, k.id, values, dryRun, done)
-	}
-}
-
-// rewrite writes the texts of a campaign that are as they were read, and returns 0 for others.
-func (c *Campaigns) rewrite(ctx context.Context, was kept, request, why string) (n int, err error) {
-	err = c.write(ctx, func(tx *sql.Tx) (err error) {
-		n, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET request = ?, why = ? WHERE id = ? AND state = ? AND request = ? AND why = ?`, c.db.Text(request), c.db.Text(why),
-			c.db.Text(was.id), c.db.Text(string(was.state)), c.db.Text(was.request), c.db.Text(was.why))
-		return err
-	})
-	return n, err
-}
-
-// keptOf reads the texts of a campaign again.
-func (c *Campaigns) keptOf(ctx context.Context, k kept) (kept, error) {
-	err := c.query(ctx, func() {}, func(rows *sql.Rows) error {
-		var state string
-		err := rows.Scan(&state, &k.request, &k.why)
-		k.state = State(state)
-		return err
-	}, `SELECT state, request, why FROM spillway_campaigns WHERE id = ?`, c.db.Text(k.id))
-	return k, err
-}
-
-// forgetEvents takes values from the events of a campaign. Events that another Forget wrote meanwhile are read again.
-func (c *Campaigns) forgetEvents(ctx context.Context, id string, values []string, dryRun bool,
-	done *inside.Forgotten) error {
-	for again := maxForget; ; again-- {
-		events, err := c.saying(ctx, id, values)
-		if dryRun {
-			done.Texts += len(events)
-		}
-		if err != nil || len(events) == 0 || dryRun {
-			return err
-		}
-		written := 0
-		err = c.write(ctx, func(tx *sql.Tx) error {
-			written = 0
-			for _, e := range events {
-				n, err := c.exec(ctx, tx,
-					`UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ? AND reason = ? AND details = ?`,
-					c.db.Text(boundedtext.Erased(e.Reason, values)), c.db.Text(boundedtext.Erased(e.Details, values)), e.Seq,
-					c.db.Text(e.Reason), c.db.Text(e.Details))
-				if err != nil {
-					return err
-				}
-				written += n
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if done.Texts += written; written == len(events) {
-			return nil
-		}
-		if again == 0 {
-			done.Open = append(done.Open, id)
-			return nil
-		}
-	}
-}
-
-// saying returns the events of a campaign whose texts have one of the values.
-func (c *Campaigns) saying(ctx context.Context, id string, values []string) (found []inside.CampaignEvent, err error) {
-	for after := int64(0); ; {
-		events, err := (*inner)(c).History(ctx, id, after)
-		if err != nil || len(events) == 0 {
-			return found, err
+			}, `SELECT seq, reason, details FROM spillway_campaign_events WHERE campaign = ? ORDER BY seq`, c.db.Text(id))
 		}
 		for _, e := range events {
-			if after = e.Seq; boundedtext.Erased(e.Reason, values) != e.Reason ||
-				boundedtext.Erased(e.Details, values) != e.Details {
-				found = append(found, e)
+			if texts++; err == nil && !dryRun {
+				_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_events SET reason = ?, details = ? WHERE seq = ?`,
+					c.db.Text(e.Reason), c.db.Text(e.Details), e.Seq)
 			}
 		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	if done.Texts += texts; open {
+		done.Open = append(done.Open, id)
+	}
+	return nil
 }
 
 // ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
@@ -195,12 +128,12 @@ func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err e
 		letters[i] = seq
 	}
 	for after := ""; ; {
-		some, err := c.kept(ctx, after)
+		some, err := c.ids(ctx, after)
 		if err == nil && len(some) > 0 {
-			after = some[len(some)-1].id
+			after = some[len(some)-1]
 			ids := make([]any, len(some))
-			for i, k := range some {
-				ids[i] = c.db.Text(k.id)
+			for i, id := range some {
+				ids[i] = c.db.Text(id)
 			}
 			err = c.write(ctx, func(tx *sql.Tx) error {
 				changed, err := c.exec(ctx, tx,
