@@ -231,7 +231,7 @@ func (s *Store) newBatcher() *batcher.Batcher[*record] {
 		most = min(most, limit/4) // a driver may double values by escaping
 	}
 	together := map[database.Kind]func(context.Context, []*record) (stored map[string]bool, err error){
-		database.SQLite: s.storeInTurn, database.Postgres: s.storeManyFresh, database.MySQL: s.storeManyRows,
+		database.SQLite: s.storeInTurn, database.Postgres: s.storeManyFresh, database.MySQL: s.storeInTurn,
 	}[s.db.Kind()]
 	return batcher.New(batcher.Config[*record]{
 		Rows: togetherRows, Bytes: most, Lanes: batcher.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
@@ -330,61 +330,4 @@ func manyFreshStatements(statement func(string) string) (texts []string) {
 		texts = append(texts, statement(manyFreshStatement(rows)))
 	}
 	return texts
-}
-
-// errNotFresh undoes a batch with a letter that arrived before.
-var errNotFresh = errors.New("a letter of the batch is in the table already")
-
-// storeManyRows stores letters that are new with a few statements in one transaction, or none if one of them is there.
-func (s *Store) storeManyRows(ctx context.Context, records []*record) (map[string]bool, error) {
-	return identitiesOf(records), s.writeLetters(ctx, len(records), func(tx *sql.Tx, t tally) error {
-		now := time.Now()
-		var args, identities, bodies []any
-		for _, r := range records {
-			args = append(args, r.args(now, s.db)...)
-			identities = append(identities, r.identity)
-		}
-		result, err := tx.ExecContext(ctx, insertLetters+insertRow+strings.Repeat(", "+insertRow, len(records)-1)+
-			"\n"+onDuplicate, args...)
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n != int64(len(records)) { // a row that was there counts as 2
-			return errors.Join(err, errNotFresh)
-		}
-		seqs, err := s.seqsOf(ctx, tx, identities)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			seq, stored := seqs[string(r.identity)]
-			if !stored {
-				return errNotFresh
-			}
-			bodies = append(bodies, seq, r.metadata, metadatacodec.Payload(r.msg.Payload))
-			first, last := r.failed(now)
-			t.moved(r.cause, "", StatusWaiting)
-			t.arrived(r, seq, first, last)
-		}
-		_, err = tx.ExecContext(ctx, insertBody+strings.Repeat(", (?, ?, ?)", len(records)-1), bodies...)
-		return err
-	})
-}
-
-// seqsOf returns the Seq of each letter by its identity.
-func (s *Store) seqsOf(ctx context.Context, tx *sql.Tx, identities []any) (map[string]int64, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT seq, identity FROM spillway_dead_letters WHERE identity IN (?`+
-		strings.Repeat(", ?", len(identities)-1)+`)`, identities...)
-	if err != nil {
-		return nil, err
-	}
-	seqs := make(map[string]int64, len(identities))
-	err = database.Each(rows, func(rows *sql.Rows) error {
-		var seq int64
-		var identity []byte
-		err := rows.Scan(&seq, &identity)
-		seqs[string(identity)] = seq
-		return err
-	})
-	return seqs, err
 }
