@@ -40,8 +40,8 @@
 //
 // A letter is marked after its publisher took it. If a worker is killed, the letters that it had published and not
 // marked may be published a second time, with the same id. That is one letter if Request.Concurrency is 1. Otherwise it
-// is at most Concurrency and 256 together. All other letters are published once. A letter that was
-// not published waits as before.
+// is at most Concurrency and 256 together. A letter that arrives again while it is being published can be published by a
+// second worker too. All other letters are published once. A letter that was not published waits as before.
 //
 // Request.Rate is true over any time in which the campaign runs: a time in which it stood still, of at most ten
 // seconds, is made up for at 1.1 of the rate.
