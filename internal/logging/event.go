@@ -9,15 +9,13 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// An Event is a kind of log line: its level, its text and its fields. All events of the library are declared in this
+// An Event is a kind of log line: its level and its text. All events of the library are declared in this
 // package, and docs/events.md has a row for each.
 type Event struct {
-	name   any // a string, boxed once
-	level  watermill.LogLevel
-	text   string
-	fields []string
-	place  []string // the fields whose values are a place
-	each   bool     // no line is left out
+	name  any // a string, boxed once
+	level watermill.LogLevel
+	text  string
+	each  bool // no line is left out
 }
 
 var events []*Event
@@ -34,19 +32,8 @@ func (e *Event) Level() watermill.LogLevel { return e.level }
 // Text returns the message of the event's lines.
 func (e *Event) Text() string { return e.text }
 
-// Fields returns the names of the fields that lines of the event may have, without event, error and repeated.
-func (e *Event) Fields() []string { return slices.Clone(e.fields) }
-
-// Each reports whether each line of the event is written, however many there are.
-func (e *Event) Each() bool { return e.each }
-
-func event(level watermill.LogLevel, name, text string, fields ...string) *Event {
-	e := &Event{name: name, level: level, text: text, fields: fields}
-	for _, field := range fields {
-		if labels[field] {
-			e.place = append(e.place, field)
-		}
-	}
+func event(level watermill.LogLevel, name, text string) *Event {
+	e := &Event{name: name, level: level, text: text}
 	events = append(events, e)
 	return e
 }
@@ -64,26 +51,24 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 	}
 	writeMisses(logger)
 	inherited := of(logger).fields
-	var room [8]string
-	place := room[:0]
-	for _, name := range e.place {
+	var room [len(labels)]string
+	for i, name := range labels {
 		value, ok := fields[name]
 		if !ok {
 			value = inherited[name]
 		}
-		text, _ := value.(string)
+		room[i], _ = value.(string)
 		if number, is := value.(int); is {
-			text = strconv.Itoa(number)
+			room[i] = strconv.Itoa(number)
 		}
-		place = append(place, text)
 	}
-	if line, due := e.At(logger, place...); due {
+	if line, due := e.At(logger, room[:]...); due {
 		line.Write(err, fields)
 	}
 }
 
 // At is Write for lines that come often: it returns false if the line is but counted, so that its fields need not be
-// built. The place has the values of the event's fields that are labels, in their order.
+// built. The place has the values of the fields that are labels. An event is written with At or with Write, not both.
 func (e *Event) At(logger watermill.LoggerAdapter, place ...string) (Line, bool) {
 	if IsSilent(logger) {
 		return Line{}, false

@@ -46,11 +46,8 @@ const (
 
 // labels are the names whose values make a place: repeats are counted for each event and place. Each has few values; a
 // place has no id.
-var labels = map[string]bool{Topic: true, Handler: true, Class: true, Reason: true, Stage: true, Consumer: true,
-	Store: true, State: true, Traffic: true, To: true, Hook: true, Config: true, DeadLetterTopic: true,
-	StageTopic: true,
-	Campaign:   true, ConsumerGroup: true, Policy: true,
-	Queue: true, Partition: true}
+var labels = [...]string{Topic, Handler, Class, Reason, Stage, Consumer, Store, State, Traffic, To, Hook, Config,
+	DeadLetterTopic, StageTopic, Campaign, ConsumerGroup, Policy, Queue, Partition}
 
 // freeText are the fields whose values are masked, as texts of errors are.
 var freeText = map[string]bool{Reason: true, Error: true, Failure: true}

@@ -3,7 +3,6 @@ package logging
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -178,11 +177,7 @@ func (c *core) repeats() (taken []place) {
 // line returns the line of a count, with the fields of its example.
 func (p *place) line() entry {
 	if p.example == nil { // its fields are not built yet
-		e := entry{level: p.event.level, text: p.event.text, fields: Fields{EventName: p.event.name}}
-		for i, value := range strings.Split(p.key, "\x00")[1:] {
-			e.fields[p.event.place[i]] = value
-		}
-		p.example = &e
+		p.example = &entry{level: p.event.level, text: p.event.text, fields: Fields{EventName: p.event.name}}
 	}
 	e := *p.example
 	e.fields = maps.Clone(e.fields)
