@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -24,13 +26,22 @@ func (r *rules) payload(p []byte) []byte {
 	}
 	d := &document{rules: r, in: p, from: json.NewDecoder(bytes.NewReader(p))}
 	d.from.UseNumber()
-	for !d.broken && d.next() { // several documents may follow each other, such as one a line
+	root := make([]places, len(r.paths))
+	for i := range root {
+		root[i] = 1
 	}
-	if d.broken {
-		return d.rest()
+	for { // several documents may follow each other, such as one a line
+		token, err := d.token()
+		if err == io.EOF {
+			return append(d.out, p[d.done:]...)
+		}
+		if err == nil {
+			err = d.value(token, root, false, 0)
+		}
+		if err != nil {
+			return d.rest()
+		}
 	}
-	d.out = append(d.out, p[d.done:]...)
-	return d.out
 }
 
 // document walks through JSON token by token, and copies what may be shown.
@@ -41,98 +52,74 @@ type document struct {
 	done    int // what of in is copied, or masked
 	at      int // the end of the latest token
 	start   int // its beginning
-	broken  bool
-	levels  []level
-}
-
-// level is an object or an array that is open.
-type level struct {
-	object bool
-	name   string // of the value that comes next, in lower case
-	named  bool   // the name is read
-	index  int    // of the value that comes next, in an array
-	at     []places
 }
 
 // token reads the next token.
-func (d *document) token() (json.Token, bool) {
+func (d *document) token() (json.Token, error) {
 	token, err := d.from.Token()
 	if err != nil {
-		d.broken = err != io.EOF || len(d.levels) > 0
-		return nil, false
+		return nil, err
 	}
 	d.start, d.at = d.at, int(d.from.InputOffset())
 	for d.start < d.at && strings.IndexByte(" \t\r\n,:", d.in[d.start]) >= 0 {
 		d.start++
 	}
-	return token, true
+	return token, nil
 }
 
-// next masks the next document. It reports false behind the last, and if the JSON is broken.
-func (d *document) next() bool {
-	root := make([]places, len(d.rules.paths))
-	for i := range root {
-		root[i] = 1
+var errDeep = errors.New("the JSON is too deep")
+
+// children masks what is in the object or array that was opened. Depth is how many others are open.
+func (d *document) children(object bool, at []places, depth int) error {
+	if depth == maxDepth {
+		d.at = d.start
+		return errDeep
 	}
-	token, ok := d.token()
-	if !ok || !d.value(token, root, false) {
-		return false
-	}
-	for len(d.levels) > 0 {
-		if token, ok = d.token(); !ok {
-			return false
+	for index := 0; ; index++ {
+		token, err := d.token()
+		if err != nil {
+			return err
 		}
-		here := &d.levels[len(d.levels)-1]
 		if delim, is := token.(json.Delim); is && (delim == '}' || delim == ']') {
-			d.levels = d.levels[:len(d.levels)-1]
-			continue
+			return nil
 		}
-		if here.object && !here.named {
-			name, _ := token.(string)
-			here.name, here.named = strings.ToLower(name), true
+		name, secret := "", false
+		if object {
+			name, _ = token.(string)
 			d.text(name)
-			continue
-		}
-		secret := false
-		if here.object && d.rules.credentials {
-			_, number := token.(json.Number)
-			k := kindOf(here.name)
-			secret = k != harmless && !(k == several && number)
-		}
-		at := make([]places, len(d.rules.paths))
-		for i, p := range d.rules.paths {
-			index := here.index
-			if here.object {
-				index = -1
+			if token, err = d.token(); err != nil {
+				return err
 			}
-			at[i] = p.next(here.at[i], here.name, index)
+			index = -1
+			_, number := token.(json.Number)
+			k := kindOf(name)
+			secret = d.rules.credentials && k != harmless && !(k == several && number)
+			name = strings.ToLower(name)
 		}
-		here.named = false
-		here.index++
-		if !d.value(token, at, secret) {
-			return false
+		within := make([]places, len(at))
+		for i, p := range d.rules.paths {
+			within[i] = p.next(at[i], name, index)
+		}
+		if err := d.value(token, within, secret, depth+1); err != nil {
+			return err
 		}
 	}
-	return true
 }
 
 // value masks the value that begins with token.
-func (d *document) value(token json.Token, at []places, secret bool) bool {
+func (d *document) value(token json.Token, at []places, secret bool, depth int) error {
+	named := false
 	for i, p := range d.rules.paths {
-		secret = secret || p.arrived(at[i])
+		named = named || p.arrived(at[i])
 	}
 	switch token := token.(type) {
 	case json.Delim:
-		if secret {
+		if secret || named {
 			return d.skip()
 		}
-		if len(d.levels) == maxDepth {
-			d.broken, d.at = true, d.start
-			return false
-		}
-		d.levels = append(d.levels, level{object: token == '{', at: at})
+		return d.children(token == '{', at, depth)
 	case string:
-		if secret && token != "" {
+		if (secret || named) && token != "" {
 			d.replace(d.start, `"`+Mark+`"`)
 		} else {
 			d.text(token)
@@ -142,36 +129,25 @@ func (d *document) value(token json.Token, at []places, secret bool) bool {
 		if d.rules.credentials {
 			findCards(string(token), &cards)
 		}
-		if secret || len(cards) > 0 {
+		if secret || named || len(cards) > 0 {
 			d.replace(d.start, `"`+Mark+`"`)
 		}
 	case bool:
-		if secret && !d.rules.isName(at) {
+		if named { // the name of a secret says nothing of true and false
 			d.replace(d.start, `"`+Mark+`"`)
 		}
 	}
-	return true
-}
-
-// isName reports whether no path leads to a value: it is masked for its name alone, which says nothing of true and
-// false.
-func (r *rules) isName(at []places) bool {
-	for i, p := range r.paths {
-		if p.arrived(at[i]) {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
 // skip masks an object or array as a whole, whose first token was read.
-func (d *document) skip() bool {
+func (d *document) skip() error {
 	start := d.start
 	for depth := 1; depth > 0; {
-		token, ok := d.token()
-		if !ok {
-			d.broken, d.at = true, start
-			return false
+		token, err := d.token()
+		if err != nil {
+			d.at = start
+			return err
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
@@ -181,7 +157,7 @@ func (d *document) skip() bool {
 		}
 	}
 	d.replace(start, `"`+Mark+`"`)
-	return true
+	return nil
 }
 
 // text masks secrets within a string. A string without secrets keeps its bytes.
@@ -236,74 +212,36 @@ const maxSteps = 31
 
 var errPath = errors.New("give a path such as $.card.number, $..password, $.users[*].name, $.rows[0] or $['last name']")
 
+// stepOf is a step at the beginning of a path: .name, ..name, [*], [0], ['name'].
+var stepOf = regexp.MustCompile(`^(\.{0,2})(?:\[(\*|\d+|'[^']+'|"[^"]+")\]|([^.\[\]?@()'"]+))`)
+
 func parsePath(text string) (p path, err error) {
 	rest, ok := strings.CutPrefix(text, "$")
 	if !ok {
 		return nil, errPath
 	}
 	for rest != "" {
-		var s step
-		s.deep = strings.HasPrefix(rest, "..")
-		switch {
-		case s.deep:
-			rest = rest[2:]
-		case rest[0] == '.':
-			rest = rest[1:]
-		case rest[0] != '[':
+		m := stepOf.FindStringSubmatch(rest)
+		if m == nil || m[1] == "" && m[3] != "" {
 			return nil, errPath
 		}
-		if strings.HasPrefix(rest, "[") {
-			rest, err = s.bracket(rest)
-		} else {
-			end := strings.IndexAny(rest, ".[")
-			if end < 0 {
-				end = len(rest)
-			}
-			s.name, rest = rest[:end], rest[end:]
-			if s.name == "" || strings.ContainsAny(s.name, `]?@()'"`) {
+		s, in := step{deep: m[1] == "..", name: strings.ToLower(m[3])}, m[2]
+		switch {
+		case in == "*" || m[3] == "*":
+			s.any, s.name = true, ""
+		case in != "" && isDigit(in[0]):
+			if s.index, err = strconv.Atoi(in); err != nil {
 				return nil, errPath
 			}
-			if s.name == "*" {
-				s.any, s.name = true, ""
-			}
+		case in != "":
+			s.name = strings.ToLower(in[1 : len(in)-1])
 		}
-		if err != nil {
-			return nil, err
-		}
-		s.name = strings.ToLower(s.name)
-		p = append(p, s)
+		p, rest = append(p, s), rest[len(m[0]):]
 	}
 	if len(p) > maxSteps {
-		return nil, errors.New("the path has " + strconv.Itoa(len(p)) + " steps: give at most " +
-			strconv.Itoa(maxSteps))
+		return nil, fmt.Errorf("the path has %d steps: give at most %d", len(p), maxSteps)
 	}
 	return p, nil
-}
-
-// bracket reads [*], [0] or ['name'], and returns what follows.
-func (s *step) bracket(rest string) (string, error) {
-	if len(rest) > 2 && isQuote(rest[1]) {
-		end := strings.IndexByte(rest[2:], rest[1])
-		if end < 1 || !strings.HasPrefix(rest[2+end+1:], "]") {
-			return "", errPath
-		}
-		s.name = rest[2 : 2+end]
-		return rest[2+end+2:], nil
-	}
-	end := strings.IndexByte(rest, ']')
-	if end < 0 {
-		return "", errPath
-	}
-	if rest[1:end] == "*" {
-		s.any = true
-		return rest[end+1:], nil
-	}
-	n, err := strconv.ParseUint(rest[1:end], 10, 31)
-	if err != nil {
-		return "", errPath
-	}
-	s.index = int(n)
-	return rest[end+1:], nil
 }
 
 // places are the steps of a path that may be taken next, a bit each. The bit behind the last step says that the path

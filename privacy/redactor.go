@@ -3,6 +3,7 @@ package privacy
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -221,7 +222,7 @@ const (
 type rules struct {
 	credentials bool
 	mask        func(string) string
-	keys        []string
+	keys        []*regexp.Regexp
 	patterns    []*regexp.Regexp
 	paths       []path
 }
@@ -244,7 +245,8 @@ func compile(r Rules) (*rules, error) {
 		}
 	}
 	for _, key := range r.Metadata {
-		c.keys = append(c.keys, strings.ToLower(key))
+		glob := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(key))
+		c.keys = append(c.keys, regexp.MustCompile(`(?is)^`+glob+`$`))
 	}
 	for i, pattern := range r.Patterns {
 		re, err := regexp.Compile(pattern)
@@ -269,38 +271,7 @@ func compile(r Rules) (*rules, error) {
 
 // hides reports whether the value of a metadata key is masked as a whole.
 func (r *rules) hides(key string) bool {
-	if r.credentials && kindOf(key) != harmless {
-		return true
-	}
-	if len(r.keys) == 0 {
-		return false
-	}
-	key = strings.ToLower(key[:min(len(key), maxPattern)])
-	for _, glob := range r.keys {
-		if matches(glob, key) {
-			return true
-		}
-	}
-	return false
-}
-
-// matches reports whether name fits glob.
-func matches(glob, name string) bool {
-	g, n, star, mark := 0, 0, -1, 0
-	for n < len(name) {
-		switch {
-		case g < len(glob) && glob[g] == '*':
-			star, mark = g, n
-			g++
-		case g < len(glob) && (glob[g] == '?' || glob[g] == name[n]):
-			g++
-			n++
-		case star >= 0: // the star takes one more
-			mark++
-			g, n = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(glob[g:], "*") == ""
+	key = key[:min(len(key), maxPattern)]
+	return r.credentials && kindOf(key) != harmless ||
+		slices.ContainsFunc(r.keys, func(glob *regexp.Regexp) bool { return glob.MatchString(key) })
 }
