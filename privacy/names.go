@@ -15,21 +15,16 @@ const (
 
 // suffixes are the ends of names whose values are masked: lower case, letters alone.
 var suffixes = []struct {
-	name string
-	kind kind
+	kind  kind
+	names []string
 }{
-	{"password", password}, {"passwd", password}, {"passwort", password}, {"passphrase", password},
-	{"passcode", password},
-	{"pwd", password}, {"passwordhash", password}, {"passwordconfirmation", password}, {"passwordconfirm", password},
-	{"secret", secret}, {"token", secret}, {"apikey", secret}, {"accesskey", secret}, {"secretkey", secret},
-	{"privatekey", secret}, {"sharedkey", secret}, {"accountkey", secret}, {"authkey", secret}, {"signingkey", secret},
-	{"encryptionkey", secret}, {"masterkey", secret}, {"sessionkey", secret}, {"subscriptionkey", secret},
-	{"secretvalue", secret}, {"secretstring", secret}, {"credential", secret}, {"credentials", secret}, {"jwt", secret},
-	{"sessionid", secret}, {"sessid", secret}, {"sharedaccesssignature", secret}, {"amzsignature", secret},
-	{"googsignature", secret}, {"cardnumber", secret}, {"creditcard", secret}, {"ccnumber", secret}, {"cardno", secret},
-	{"securitycode", secret}, {"secrets", several}, {"passwords", several}, {"apikeys", several},
-	{"authorization", line},
-	{"cookie", line},
+	{password, strings.Fields(`password passwd passwort passphrase passcode pwd passwordhash passwordconfirmation
+		passwordconfirm`)},
+	{secret, strings.Fields(`secret token apikey accesskey secretkey privatekey sharedkey accountkey authkey signingkey
+		encryptionkey masterkey sessionkey subscriptionkey secretvalue secretstring credential credentials jwt sessionid
+		sessid sharedaccesssignature amzsignature googsignature cardnumber creditcard ccnumber cardno securitycode`)},
+	{several, strings.Fields(`secrets passwords apikeys`)},
+	{line, strings.Fields(`authorization cookie`)},
 }
 
 // whole are names that are masked only as a word of their own: "pin" is, "spin" and "mapping" are not.
@@ -75,17 +70,25 @@ func kindOf(name string) kind {
 	if k, ok := whole[all[word:]]; ok {
 		return k
 	}
+	if endsInOne(all, pages) {
+		return harmless
+	}
 	for _, s := range suffixes {
-		if strings.HasSuffix(all, s.name) {
-			for _, page := range pages {
-				if strings.HasSuffix(all, page) {
-					return harmless
-				}
-			}
+		if endsInOne(all, s.names) {
 			return s.kind
 		}
 	}
 	return harmless
+}
+
+// endsInOne reports whether name ends in one of ends. A closure would put each name on the heap.
+func endsInOne(name string, ends []string) bool {
+	for _, end := range ends {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return false
 }
 
 // isName reports whether c can be in a name.
@@ -196,12 +199,15 @@ func isNothing(value string) bool {
 }
 
 // rejections are words that stand alone behind "password: " and are no password.
-var rejections = map[string]bool{
-	"required": true, "missing": true, "invalid": true, "expired": true, "empty": true, "wrong": true, "denied": true,
-	"forbidden": true, "unauthorized": true, "failed": true, "unknown": true, "mismatch": true, "incorrect": true,
-	"timeout": true, "canceled": true, "cancelled": true, "eof": true, "unset": true, "rejected": true, "refused": true,
-	"blank": true, "yes": true,
-	"no": true,
+var rejections = setOf(`required missing invalid expired empty wrong denied forbidden unauthorized failed unknown mismatch
+	incorrect timeout canceled cancelled eof unset rejected refused blank yes no`)
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, word := range strings.Fields(words) {
+		set[word] = true
+	}
+	return set
 }
 
 // isProse reports whether the value from start to end is the next word of a sentence.

@@ -164,18 +164,10 @@ func (r *rules) find(text string, depth int) spans {
 		findTokens(text, &found)
 		findCards(text, &found)
 		findCut(text, &found)
-		findGoForms(text, &found)
 	}
 	for _, pattern := range r.patterns {
 		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
-			if len(at) == 2 {
-				found.add(at[0], at[1])
-			}
-			for i := 2; i < len(at); i += 2 {
-				if at[i] >= 0 {
-					found.add(at[i], at[i+1])
-				}
-			}
+			found.addGroups(at)
 		}
 	}
 	if depth == deepest {

@@ -98,8 +98,7 @@ func findTokens(text string, found *spans) {
 			}
 		}
 	}
-	findWebTokens(text, found)
-	findPrivateKeys(text, found)
+	findForms(text, found)
 }
 
 // find finds a token that begins at i, and returns where the next one may.
@@ -117,62 +116,6 @@ func (s *shape) find(text string, i int, found *spans) (resumed int) {
 	}
 	found.add(i, end)
 	return end
-}
-
-// findWebTokens finds JSON web tokens: base64 of an object, a dot, and more.
-func findWebTokens(text string, found *spans) {
-	for from := 0; ; {
-		i := strings.Index(text[from:], "eyJ")
-		if i < 0 {
-			return
-		}
-		i += from
-		from = i + 3
-		for from < len(text) && isToken(text[from]) {
-			from++
-		}
-		dot := from
-		for from < len(text) && isDotted(text[from]) {
-			from++
-		}
-		if dot-i >= 8 && from > dot+1 && (i == 0 || !isWord(text[i-1])) {
-			found.add(i, from)
-		}
-	}
-}
-
-// maxKey bounds how far behind its beginning the end of a private key is looked for.
-const maxKey = 16 << 10
-
-// findPrivateKeys finds private keys in PEM, also cut ones.
-func findPrivateKeys(text string, found *spans) {
-	const begin, end, dashes = "-----BEGIN ", "-----END ", "-----"
-	for from := 0; ; {
-		i := strings.Index(text[from:], begin)
-		if i < 0 {
-			return
-		}
-		i += from
-		from = i + len(begin)
-		title := strings.Index(text[from:min(len(text), from+64)], dashes)
-		if title < 0 || !strings.Contains(text[from:from+title], "PRIVATE KEY") {
-			continue
-		}
-		body := from + title + len(dashes)
-		stop := body
-		for stop < len(text) && (isWord(text[stop]) || isSpace(text[stop]) ||
-			strings.IndexByte("\r\n+/=\\:,-", text[stop]) >= 0) {
-			stop++
-		}
-		if e := strings.Index(text[body:min(len(text), body+maxKey)], end); e >= 0 { // with the rest of its line
-			stop = body + e + len(end)
-			if last := strings.Index(text[stop:min(len(text), stop+64)], dashes); last >= 0 {
-				stop += last + len(dashes)
-			}
-		}
-		found.add(i, stop)
-		from = max(from, stop)
-	}
 }
 
 // findBehind finds the credentials behind the scheme of an Authorization header, which ends at from. It returns where

@@ -1,7 +1,9 @@
 package privacy
 
 import (
+	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -164,7 +166,7 @@ func cardEnd(text string, i int) (end int) {
 			if n == len(digits) {
 				return end
 			}
-			digits[n] = text[i] - '0'
+			digits[n] = text[i]
 			n++
 			group++
 		}
@@ -185,57 +187,26 @@ func cardEnd(text string, i int) (end int) {
 	return end
 }
 
-// separators stand between the groups of a card number, besides the plain ones: the spaces and dashes of Unicode.
-var separators = []string{
-	"\u00a0", "\u202f", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007",
-	"\u2008", "\u2009", "\u200a", "\u205f", "\u3000", "\u2010", "\u2011", "\u2012", "\u2013", "\u2014", "\u2212",
-}
-
-// separatorAt returns the separator that stands at i, or nothing.
+// separatorAt returns the separator between groups of a card number that stands at i, or nothing.
 func separatorAt(text string, i int) string {
-	if i < len(text) && text[i] < utf8.RuneSelf {
-		if strings.IndexByte(" -.+", text[i]) >= 0 {
-			return text[i : i+1]
-		}
-		return ""
-	}
-	for _, s := range separators {
-		if strings.HasPrefix(text[i:], s) {
-			return s
-		}
+	r, size := utf8.DecodeRuneInString(text[i:])
+	if strings.ContainsRune(".+\u2212", r) || unicode.In(r, unicode.Zs, unicode.Pd) {
+		return text[i : i+size]
 	}
 	return ""
 }
 
+// issued is how the numbers of issuers of cards begin, and their lengths.
+var issued = regexp.MustCompile(`^(4\d{12}(\d{3}){0,2}|5[1-5]\d{14}|2(22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|` +
+	`3[47]\d{13}|3[068]\d{12}|35(2[89]|[3-8]\d)\d{12}|6[0245]\d{14,17})$`)
+
 // isCard reports whether digits can be the number of a card.
-func isCard(digits []byte) bool {
-	n := len(digits)
-	if n < 13 {
-		return false
-	}
-	four := int(digits[0])*1000 + int(digits[1])*100 + int(digits[2])*10 + int(digits[3])
-	two := four / 100
-	issued := false
-	switch {
-	case two/10 == 4:
-		issued = n == 13 || n == 16 || n == 19
-	case two >= 51 && two <= 55, four >= 2221 && four <= 2720:
-		issued = n == 16
-	case two == 34 || two == 37:
-		issued = n == 15
-	case two == 30 || two == 36 || two == 38:
-		issued = n == 14
-	case four >= 3528 && four <= 3589:
-		issued = n == 16
-	case two == 60 || two == 62 || two == 64 || two == 65:
-		issued = n >= 16
-	}
-	return issued && luhn(digits)
-}
+func isCard(digits []byte) bool { return len(digits) >= 13 && luhn(digits) && issued.MatchString(string(digits)) }
 
 func luhn(digits []byte) bool {
 	sum := 0
 	for i, d := range digits {
+		d -= '0'
 		if (len(digits)-i)%2 == 0 {
 			if d *= 2; d > 9 {
 				d -= 9

@@ -1,6 +1,7 @@
 package privacy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -207,40 +208,25 @@ const cdata = "<![CDATA["
 // flagAt returns the value of a flag of a command line that begins at p: --password x, or -password x as package flag
 // has it.
 func flagAt(text string, p int) (start, end int) {
-	if p+2 >= len(text) || p > 0 && !isSpace(text[p-1]) && !isQuote(text[p-1]) {
+	if p > 0 && !isSpace(text[p-1]) && !isQuote(text[p-1]) {
 		return 0, 0
 	}
-	name := p + 1
-	if text[name] == '-' {
-		name++
-	}
-	end = name
-	for end < len(text) && end < name+maxName && isName(text[end]) {
-		end++
-	}
-	if end == len(text) || !isSpace(text[end]) {
+	flag := flagForm.FindStringSubmatch(text[p:min(len(text), p+maxName+10)])
+	if flag == nil || kindOf(flag[1]) == harmless || kindOf(flag[1]) == several {
 		return 0, 0
 	}
-	k := kindOf(text[name:end])
-	if k == harmless || k == several {
-		return 0, 0
-	}
-	for start = end; start < len(text) && start < end+8 && isSpace(text[start]); {
-		start++
-	}
-	start, end = valueAt(text, start, secret, false)
+	start, end = valueAt(text, p+len(flag[0]), secret, false)
 	if start < end && aboutFlags[text[start:end]] {
 		return 0, 0
 	}
 	return start, end
 }
 
+var flagForm = regexp.MustCompile(`^--?([\w.-]+)[ \t]{1,8}`)
+
 // aboutFlags are words behind a flag that speak of it, as a usage does: -password string.
-var aboutFlags = map[string]bool{
-	"string": true, "value": true, "and": true, "or": true, "is": true, "are": true, "was": true, "must": true,
-	"cannot": true, "to": true, "for": true, "with": true, "not": true, "flag": true, "flags": true, "option": true,
-	"needs": true, "requires": true, "in": true, "on": true, "file": true, "expired": true,
-}
+var aboutFlags = setOf(`string value and or is are was must cannot to for with not flag flags option needs requires in on
+	file expired`)
 
 // quotedAfterWord returns the quoted text at p if the word before is password, or the like: invalid password "x".
 func quotedAfterWord(text string, p int) (start, end int) {
@@ -259,106 +245,63 @@ func quotedAfterWord(text string, p int) (start, end int) {
 	return p + 1, quotedEnd(text, p+1, text[p])
 }
 
-// maxRepeated bounds how far behind a URL an error repeats a part of it.
-const maxRepeated = 64
-
-// findRepeated finds what an error of package net/url repeats of the password from start to end, behind the URL in
-// quotes:
+// repeated is the end of a URL in quotes, and what an error of package net/url repeats of it behind it:
 //
 //	parse "amqp://ops:hun/ter2@mq": invalid port ":hun" after host
 //	parse "amqp://ops:hun%ter2@mq": invalid URL escape "%te"
+var repeated = regexp.MustCompile(`^[^" \n]*": [^"\n]{0,62}":?((?:[^"\\\n]|\\.)+)`)
+
+// findRepeated finds what an error repeats of the password of a URL, from start to end.
 func findRepeated(text string, start, end int, found *spans) {
 	if start == end {
 		return
 	}
-	quote := strings.IndexAny(text[end:min(len(text), end+maxURL)], "\" \n")
-	if quote < 0 || text[end+quote] != '"' {
-		return
-	}
-	from := end + quote + 1
-	open := strings.IndexByte(text[from:min(len(text), from+maxRepeated)], '"')
-	if open < 0 || !strings.HasPrefix(text[from:], ": ") {
-		return
-	}
-	from += open + 1
-	if from < len(text) && text[from] == ':' {
-		from++
-	}
-	if part := text[from:quotedEnd(text, from, '"')]; strings.Contains(text[start:end], part) {
-		found.add(from, from+len(part))
+	behind := text[end:min(len(text), end+maxURL)]
+	if at := repeated.FindStringSubmatchIndex(behind); at != nil && strings.Contains(text[start:end], behind[at[2]:at[3]]) {
+		found.add(end+at[2], end+at[3])
 	}
 }
 
-// findGoForms finds passwords in texts that packages of Go make, and that no name stands before.
-func findGoForms(text string, found *spans) {
-	findEach(text, `": invalid port ":`, func(at, behind int) { findPort(text, at, behind, found) })
-	findEach(text, " Host:", func(at, _ int) { found.add(userOfURL(text, at)) })
-	for _, flag := range []string{`" for flag -`, `" for "-`} {
-		findEach(text, flag, func(at, behind int) { found.add(valueOfFlag(text, at, behind)) })
-	}
+// forms are secrets that are known by what stands around them: their groups, or all of it. A text that lacks a word is
+// not looked at.
+var forms = []struct {
+	has  string
+	form *regexp.Regexp
+	ok   func(groups []string) bool // or nil
+}{
+	// JSON web tokens
+	{"eyJ", regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w.-]+`), nil},
+	// private keys in PEM, also cut ones
+	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [^\n-]{0,40}PRIVATE KEY[^\n-]{0,20}-----` +
+		`(?:(?:[^-]|-[^-])*-----END [^\n-]{0,60}-----|[\w\s+/=\\:,-]*)`), nil},
+	// net/url, in a URL that a # in the password cut: parse "amqp://ops:hun": invalid port ":hun" after host
+	{`": invalid port ":`, regexp.MustCompile(`:([^:"\n]+)": invalid port ":([^"\n]+)" after host`),
+		func(groups []string) bool { return groups[1] == groups[2] && !isDigits(groups[1]) }},
+	// a url.URL as fmt prints it with %+v
+	{" User:", regexp.MustCompile(` User:[^\s{}:]*:([^\s{}]+) Host:`), nil},
+	// package flag, or pflag: invalid value "x" for flag -password, or invalid argument "x" for "--password" flag
+	{`" for `, regexp.MustCompile(`(?:value|argument) "([^\n]*?)" for (?:flag -|"-)[\w.-]+`),
+		func(groups []string) bool { k := kindOf(groups[0]); return k != harmless && k != several }},
 }
 
-// findEach calls f with where each part begins and ends.
-func findEach(text, part string, f func(at, behind int)) {
-	for from := 0; ; {
-		i := strings.Index(text[from:], part)
-		if i < 0 {
-			return
+func findForms(text string, found *spans) {
+	for _, f := range forms {
+		if !strings.Contains(text, f.has) {
+			continue
 		}
-		f(from+i, from+i+len(part))
-		from += i + len(part)
-	}
-}
-
-// findPort finds what net/url took for a port, in a URL that a # in the password cut: parse "amqp://ops:hun": invalid
-// port ":hun" after host.
-func findPort(text string, at, behind int, found *spans) {
-	end := quotedEnd(text, behind, '"')
-	port := text[behind:end]
-	if port == "" || !strings.HasPrefix(text[end:], `" after host`) || isDigits(port) {
-		return
-	}
-	if !strings.HasSuffix(text[max(0, at-len(port)-1):at], ":"+port) { // a password behind which there is an @
-		return
-	}
-	found.add(at-len(port), at)
-	found.add(behind, end)
-}
-
-// userOfURL returns the password of a url.URL as fmt prints it with %+v: {Scheme:amqp Opaque: User:ops:hunter2 Host:mq
-// …}. at is the blank before Host.
-func userOfURL(text string, at int) (int, int) {
-	const user = " User:"
-	from := max(0, at-256)
-	i := strings.LastIndex(text[from:at], user)
-	if i < 0 {
-		return 0, 0
-	}
-	start := from + i + len(user)
-	colon := strings.IndexByte(text[start:at], ':')
-	if colon < 0 || strings.ContainsAny(text[start:at], " \n{}") {
-		return 0, 0
-	}
-	return start + colon + 1, at
-}
-
-// valueOfFlag returns the value that package flag, or pflag, could not parse: invalid value "x" for flag -password, or
-// invalid argument "x" for "--password" flag. at is the quote behind the value, and behind is in the flag's name.
-func valueOfFlag(text string, at, behind int) (int, int) {
-	end := behind
-	for end < len(text) && end < behind+maxName && isName(text[end]) {
-		end++
-	}
-	if k := kindOf(text[behind:end]); k == harmless || k == several {
-		return 0, 0
-	}
-	from := max(0, at-256)
-	for _, begin := range []string{`value "`, `argument "`} {
-		if i := strings.LastIndex(text[from:at], begin); i >= 0 {
-			return from + i + len(begin), at
+		for _, at := range f.form.FindAllStringSubmatchIndex(text, -1) {
+			if f.ok == nil || f.ok(groupsOf(text, at)) {
+				found.addGroups(at)
+			}
 		}
 	}
-	return 0, 0
+}
+
+func groupsOf(text string, at []int) (groups []string) {
+	for i := 0; i < len(at); i += 2 {
+		groups = append(groups, text[at[i]:at[i+1]])
+	}
+	return groups
 }
 
 // Mark stands in the place of each masked value.
@@ -376,6 +319,16 @@ func (s *spans) add(start, end int) {
 	}
 }
 
+// addGroups adds the groups of a match, or all of it if it has no groups.
+func (s *spans) addGroups(at []int) {
+	if len(at) > 2 {
+		at = at[2:]
+	}
+	for ; len(at) > 0; at = at[2:] {
+		s.add(at[0], at[1]) // -1 for a group that is not in the match
+	}
+}
+
 // merged returns the spans in order, without overlaps, and without those that lie in a mark that text already has.
 func (s spans) merged(text string) spans {
 	if len(s) == 0 {
@@ -387,13 +340,13 @@ func (s spans) merged(text string) spans {
 		}
 		return b.end - a.end
 	})
-	marked := marksIn(text)
+	marked := marks.FindAllStringIndex(text, -1)
 	var out spans
 	for _, one := range s {
-		for len(marked) > 0 && marked[0].end <= one.start {
+		for len(marked) > 0 && marked[0][1] <= one.start {
 			marked = marked[1:]
 		}
-		if len(marked) > 0 && marked[0].start <= one.start && one.end <= marked[0].end {
+		if len(marked) > 0 && marked[0][0] <= one.start && one.end <= marked[0][1] {
 			continue
 		}
 		if last := len(out) - 1; last >= 0 && one.start <= out[last].end {
@@ -405,16 +358,7 @@ func (s spans) merged(text string) spans {
 	return out
 }
 
-func marksIn(text string) (out spans) {
-	for from := 0; ; {
-		i := strings.Index(text[from:], Mark)
-		if i < 0 {
-			return out
-		}
-		out.add(from+i, from+i+len(Mark))
-		from += i + len(Mark)
-	}
-}
+var marks = regexp.MustCompile(regexp.QuoteMeta(Mark))
 
 // masked returns text with Mark in the place of each span. The spans are merged.
 func (s spans) masked(text string) string {

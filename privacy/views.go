@@ -39,10 +39,7 @@ func formView(text string) *view {
 }
 
 func percentViewOf(text string, plus byte) *view {
-	if !hasEscape(text, '%', func(rest string) bool {
-		return len(rest) > 1 && hex(rest[0]) >= 0 &&
-			hex(rest[1]) >= 0
-	}) {
+	if strings.IndexByte(text, '%') < 0 {
 		return nil
 	}
 	v := newView(len(text))
@@ -57,6 +54,9 @@ func percentViewOf(text string, plus byte) *view {
 			c = plus
 		}
 		v.put(i, c)
+	}
+	if len(v.text) == len(text) {
+		return nil
 	}
 	v.at = append(v.at, int32(len(text)))
 	return v
@@ -98,19 +98,6 @@ func escapeView(text string) *view {
 	}
 	v.at = append(v.at, int32(len(text)))
 	return v
-}
-
-func hasEscape(text string, c byte, follows func(string) bool) bool {
-	for from := 0; ; {
-		i := strings.IndexByte(text[from:], c)
-		if i < 0 {
-			return false
-		}
-		from += i + 1
-		if follows(text[from:]) {
-			return true
-		}
-	}
 }
 
 func hex(c byte) int {
