@@ -201,7 +201,9 @@ var issued = regexp.MustCompile(`^(4\d{12}(\d{3}){0,2}|5[1-5]\d{14}|2(22[1-9]|2[
 	`3[47]\d{13}|3[068]\d{12}|35(2[89]|[3-8]\d)\d{12}|6[0245]\d{14,17})$`)
 
 // isCard reports whether digits can be the number of a card.
-func isCard(digits []byte) bool { return len(digits) >= 13 && luhn(digits) && issued.MatchString(string(digits)) }
+func isCard(digits []byte) bool {
+	return len(digits) >= 13 && luhn(digits) && issued.MatchString(string(digits))
+}
 
 func luhn(digits []byte) bool {
 	sum := 0
