@@ -41,6 +41,15 @@ test-newest: ## the adapters, the columns and the stores on the servers of today
 	@SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) make && SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) versions
 	@status=0; $(call newest,sid,,$(ON_SID)) || status=1; $(call newest,trixie,rabbitmq,$(ON_TRIXIE)) || status=1; exit $$status
 
+# The messages of its databases come from the Kafka of make services, its brokers' databases from the PostgreSQL.
+CLUSTERS  ?= rabbitmq,postgres,transactions,sessions,mariadb,galera
+.PHONY: test-clusters-newest
+test-clusters-newest: ## test-clusters of CLUSTERS with the servers of sid: RabbitMQ 4.3, PostgreSQL 18, MariaDB 11.8, Galera, PgBouncer 1.26
+	@SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) make sid && SPILLWAY_ROOTS=$(ROOTS) $(NEWEST) versions $(ROOTS)/sid
+	@$(SERVICES) up kafka postgres
+	CGO_ENABLED=0 $(GO) build -o $(ROOTS)/sid/clusters ./lab/clusters
+	$(NEWEST) run $(ROOTS)/sid /clusters -on $(CLUSTERS) $(FLAGS)
+
 conformance: ## the suite of promises over all pub/subs, with outages of OUTAGE (default 30s), and its matrix
 	@$(SERVICES) up >&2
 	@SPILLWAY_CONFORMANCE_OUTAGE=$(OUTAGE) .ci/matrix -p 1 -timeout 30m ./conformance ./lab/proofs/columns

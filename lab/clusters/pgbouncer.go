@@ -108,6 +108,14 @@ func poolerNode(parent, mode string, size int, answers func(context.Context) err
 	}
 	file := filepath.Join(parent, "pgbouncer.ini")
 	config := fmt.Appendf(nil, poolerConfig, postgresPort, poolerPort, mode, size, filepath.Join(folder, "log"))
+	version, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return nil, err
+	}
+	minor := 0 // since 1.21 it can keep prepared statements; without, a program must be told
+	if _, err := fmt.Sscanf(string(version), "PgBouncer 1.%d", &minor); err != nil || minor >= 21 {
+		config = append(config, "max_prepared_statements = 0\n"...)
+	}
 	return &node{name: "pgbouncer", folder: folder, user: postgresUser, command: []string{program, "-q", file},
 			answers: answers},
 		os.WriteFile(file, config, 0o644)

@@ -5,6 +5,7 @@
 #
 #   newest.sh make [sid|trixie]...    make what is missing: sid has all servers, trixie has RabbitMQ 4.0; prints their folders
 #   newest.sh versions [ROOT]...      print what is in them: sid moves
+#   newest.sh run ROOT COMMAND...     run a program in a root, which sees the network of the machine and no other folder
 #   newest.sh remove                  remove them
 #   SPILLWAY_SERVICES_ROOT=ROOT services.sh up rabbitmq    as ever; also for tests, whose faults call services.sh
 set -euo pipefail
@@ -107,6 +108,7 @@ case $command in
     (($# > 0)) || set -- "$roots/sid" "$roots/trixie"
     for name in "$@"; do versions "$name"; done
     ;;
+  run) inside "$@" ;;
   remove) rm -rf "${roots:?}" ;;
   *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" ;;
 esac
