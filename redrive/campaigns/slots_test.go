@@ -72,6 +72,7 @@ func TestTurnIsReturned(t *testing.T) {
 			testkit.Is(t, db.QueryRow(`SELECT next_due, (SELECT COUNT(*) FROM spillway_dead_letters WHERE token <> '') FROM spillway_campaigns WHERE id = '`+id+`'`).Scan(&at, &inHand), nil)
 			return at, inHand
 		}
+		doubted := 0
 		testkit.Eventually(t, "a worker stopped in time", func() bool { // it has 400 ms
 			r := request
 			r.Rate, r.Max = 0.02, 1
@@ -84,6 +85,10 @@ func TestTurnIsReturned(t *testing.T) {
 			stop()
 			after, _ := due(id)
 			if len(out.All()) == 0 {
+				if after > at+1 && doubted < 2 { // stopped before it had the answer to its own commit: it has no turn to return
+					doubted++
+					return false
+				}
 				testkit.Check(t, after >= at-1 && after <= at+1, "next due in %d µs more than before", after-at)
 				return true
 			}
