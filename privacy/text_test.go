@@ -59,12 +59,13 @@ func (hostile) Error() string { panic("hunter2") }
 func TestRules(t *testing.T) {
 	redactor, err := privacy.New(privacy.Rules{
 		Metadata: []string{"customer", "x-person-*", "*.email"},
-		Patterns: []string{`customer (\w+)`, `MRN\d{6}`},
+		Patterns: []string{`customer (\w+)`, `buyer (?P<name>\w+) of (\w+)`, `MRN\d{6}`},
 	})
 	testkit.NoError(t, err)
 	for text, want := range map[string]string{
 		"customer Jane is unknown": "customer [redacted] is unknown",
 		"no record MRN123456":      "no record [redacted]",
+		"buyer Jane of Acme left":  "buyer [redacted] of [redacted] left",
 		"id MRN%31%32%33456":       "id [redacted]",
 		"password=x":               "password=[redacted]",
 	} {

@@ -83,7 +83,7 @@ var (
 	// outage: nothing
 	LettersMarked = event(isInfo, "letters_marked", "Letters are marked again")
 	// outage: Read the error: database or target.
-	CampaignStands = event(isError, "campaign_stalled", "A campaign stands still; the worker tries again")
+	CampaignStalled = event(isError, "campaign_stalled", "A campaign stands still; the worker tries again")
 	// outage: nothing
 	CampaignResumed = event(isInfo, "campaign_resumed", "A campaign goes on")
 	// once: Give a worker what the error names.

@@ -100,7 +100,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 			}
 			if !fails {
 				fails = true
-				logging.CampaignStands.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+				logging.CampaignStalled.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 			}
 			timing.Wait(ctx, pause)
 			pause = min(2*pause, maxPause)
