@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"maps"
 	"time"
 	"unicode/utf8"
@@ -124,8 +125,10 @@ type WholeData struct {
 	PayloadBytes int     `json:"payload_bytes,omitempty"`
 	Payload      *string `json:"payload,omitempty"`
 	PayloadB64   []byte  `json:"payload_b64,omitempty"`
-	Sealed       string  `json:"sealed,omitempty"`
-	Version      string  `json:"version,omitempty"` // of the letter, for an edit
+	// Decoded is the payload as a text that a person can read, if the service has a decoder that knows it.
+	Decoded *DecodedData `json:"decoded,omitempty"`
+	Sealed  string       `json:"sealed,omitempty"`
+	Version string       `json:"version,omitempty"` // of the letter, for an edit
 }
 
 // AttemptData is an attempt for programs.
@@ -192,6 +195,9 @@ func (v *WholeData) Bytes() []byte {
 func (v *WholeData) Mask(masks *privacy.Redactor) {
 	texts := []*string{&v.ID, &v.DeadLetterTopic, &v.Topic, &v.Handler, &v.Reason, &v.Type, &v.Description, &v.MarkedReason,
 		&v.Partition, &v.Offset, &v.Key, &v.Group, &v.Node, &v.Stack}
+	if v.Decoded != nil {
+		texts = append(texts, &v.Decoded.Failed)
+	}
 	for i := range v.History {
 		texts = append(texts, &v.History[i].Error)
 	}
@@ -226,7 +232,7 @@ func Stamp(t time.Time) string {
 
 // Data is a letter for programs as a person may have it: masked, and without values of the message for a person who may
 // not look.
-func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
+func (d *Desk) Data(ctx context.Context, who Person, l Letter, events []letters.Event) WholeData {
 	if who.Right < Look { // of a letter that does not open there are the metadata that stayed readable
 		original := l.Original.Copy()
 		original.Payload, original.Metadata = nil, nil
@@ -238,7 +244,13 @@ func (d *Desk) Data(who Person, l Letter, events []letters.Event) WholeData {
 	v.SealKey, v.Sealed = l.Key, d.Masks.Text(l.WhyClosed())
 	if who.Right >= Look && l.Closed == nil && l.Status != letters.StatusErased {
 		v.PayloadBytes = l.PayloadBytes
-		v.Carry(d.Masks.Payload(l.Original.Payload))
+		decoded := d.Decoded(ctx, l.Letter)
+		if decoded != nil {
+			v.Decoded = &decoded.DecodedData
+		}
+		if !decoded.hides() {
+			v.Carry(d.Masks.Payload(l.Original.Payload))
+		}
 	}
 	return v
 }

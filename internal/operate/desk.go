@@ -33,6 +33,8 @@ type Desk struct {
 	Campaigns *campaigns.Campaigns
 	// Masks are laid over all that came with messages, unless a person says why it must be seen as it is.
 	Masks *privacy.Redactor
+	// Codec decodes payloads, if the service has a decoder.
+	Codec *Codec
 }
 
 // on is where the tables of the service are.

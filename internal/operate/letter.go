@@ -77,9 +77,9 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	return err
 }
 
-// Hides reports whether anything of a payload is masked.
-func (d *Desk) Hides(payload []byte) bool {
-	return len(payload) > 0 && string(d.Masks.Payload(payload)) != string(payload)
+// Hides reports whether anything of a payload is masked, in its bytes or in what is decoded of it.
+func (d *Desk) Hides(payload []byte, decoded *Decoded) bool {
+	return decoded.hides() || len(payload) > 0 && string(d.Masks.Payload(payload)) != string(payload)
 }
 
 // Difference is what an edit does to a letter, masked.
@@ -113,6 +113,14 @@ func DifferenceOf(d *inside.Diff, masks *privacy.Redactor) *Difference {
 		v.Space = len(v.Lines) == 0
 	}
 	return v
+}
+
+// Reads replaces the lines by those of the decoded payload, before and after.
+func (d *Difference) Reads(before, after *Decoded) {
+	d.Bytes, d.Cut, d.Withheld = false, false, ""
+	d.Lines = linediff.Compare(legible([]byte(before.Clear), []byte(before.Text)),
+		legible([]byte(after.Clear), []byte(after.Text)))
+	d.Space = len(d.Lines) == 0
 }
 
 // whole is a text without the character that a cut went through.

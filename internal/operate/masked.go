@@ -2,6 +2,7 @@ package operate
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,10 @@ func maskedEdit(r *privacy.Redactor, e *campaigns.Edit) *campaigns.Edit {
 	if e.Payload != nil {
 		payload := string(r.Payload([]byte(*e.Payload)))
 		shown.Payload = &payload
+	}
+	if len(e.PayloadBytes) > 0 && r != privacy.None() { // which values they have is known to their decoder alone
+		payload := fmt.Sprintf("%s, %d bytes", privacy.Mark, len(e.PayloadBytes))
+		shown.Payload, shown.PayloadBytes = &payload, nil
 	}
 	if len(e.Merge) > 0 {
 		shown.Merge = validJSON(r.Payload(e.Merge))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -102,7 +103,10 @@ func (d *Desk) PlanOf(p DryRun, part bool) PlanData {
 	for i := range p.Sample {
 		one := &p.Sample[i]
 		d.mask(&one.ID, &one.Topic, &one.Handler, &one.Description)
-		one.Edited = one.Edited.Masked(d.Masks)
+		if one.Edited = one.Edited.Masked(d.Masks); d.Codec != nil && one.Edited != nil && !utf8.Valid(one.Edited.Before) {
+			one.Edited.Before, one.Edited.After = nil, nil // which values are masked shows only in the decoded text
+			one.Edited.Withheld = "the payload is no text"
+		}
 	}
 	return DataOfPlan(p, part)
 }

@@ -32,6 +32,9 @@ type Edit struct {
 	// Payload replaces the whole payload. It must be text in UTF-8, of at most 256 KiB, and Request.Seqs must name one
 	// letter. Default: nil, the payload stays.
 	Payload *string `json:"payload,omitempty"`
+	// PayloadBytes are a Payload that is no text, such as what console.Config.Encode wrote. In JSON they are base64.
+	// Default: none.
+	PayloadBytes []byte `json:"payload_b64,omitempty"`
 	// Merge is a JSON merge patch (RFC 7396), such as {"currency":"EUR"}, of at most 1000 keys.
 	Merge json.RawMessage `json:"merge,omitempty"`
 	// Patch is a JSON patch (RFC 6902) of at most 1000 operations. An operation that fails, such as a test, refuses the
@@ -48,13 +51,15 @@ type Edit struct {
 // Validate returns an error that says what no message can be edited by.
 func (e *Edit) Validate() error {
 	switch {
-	case e.Payload == nil && len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 &&
+	case !e.replaces() && len(e.Merge) == 0 && len(e.Patch) == 0 && len(e.Set) == 0 && len(e.Unset) == 0 &&
 		e.Func == "":
 		return errors.New("the edit changes nothing: set a field, or leave the edit out")
+	case e.Payload != nil && len(e.PayloadBytes) > 0:
+		return errors.New("payload and payload_b64 are both set: set one")
 	case e.size() > maxPatch:
 		return fmt.Errorf("payload, merge and patch have %d bytes, at most %d are possible", e.size(), maxPatch)
 	case e.Payload != nil && !utf8.ValidString(*e.Payload):
-		return errors.New("payload is no UTF-8, which no record can keep: use func")
+		return errors.New("payload is no UTF-8: use payload_b64")
 	case len(e.Set)+len(e.Unset) > maxKeys:
 		return fmt.Errorf("set and unset have %d keys, at most %d are possible", len(e.Set)+len(e.Unset), maxKeys)
 	}
@@ -83,9 +88,12 @@ func (e *Edit) Validate() error {
 	return nil
 }
 
+// replaces reports whether the edit has a whole payload.
+func (e *Edit) replaces() bool { return e.Payload != nil || len(e.PayloadBytes) > 0 }
+
 // size is what the edit has of payloads.
 func (e *Edit) size() int {
-	n := len(e.Merge) + len(e.Patch)
+	n := len(e.Merge) + len(e.Patch) + len(e.PayloadBytes)
 	if e.Payload != nil {
 		n += len(*e.Payload)
 	}
@@ -102,6 +110,9 @@ func (e *Edit) apply(msg *message.Message, funcs map[string]func(*message.Messag
 	payload := []byte(msg.Payload)
 	if e.Payload != nil {
 		payload = []byte(*e.Payload)
+	}
+	if len(e.PayloadBytes) > 0 {
+		payload = slices.Clone(e.PayloadBytes)
 	}
 	if len(e.Merge) > 0 {
 		if payload, err = jsonedit.Merge(payload, e.Merge); err != nil {

@@ -181,6 +181,9 @@ func forgetRequest(text string, values []string) (request string, inEdit bool, e
 			text := forgetPayload(*e.Payload, values)
 			e.Payload = &text
 		}
+		if was := string(e.PayloadBytes); boundedtext.Erased(was, values) != was { // without it they have no format any more
+			e.PayloadBytes = []byte(boundedtext.ErasedWord)
+		}
 		if e.Merge, err = forgetJSON(e.Merge, values); err == nil {
 			e.Patch, err = forgetJSON(e.Patch, values)
 		}

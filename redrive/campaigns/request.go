@@ -171,7 +171,7 @@ func (r *Request) validate() error {
 		if err := r.Edit.Validate(); err != nil {
 			return fmt.Errorf("campaigns: Request.Edit: %w", err)
 		}
-		if r.Edit.Payload != nil && len(r.Seqs) != 1 {
+		if r.Edit.replaces() && len(r.Seqs) != 1 {
 			return fmt.Errorf("campaigns: Request.Edit.Payload is set, and Request.Seqs names %d letters: name the one whose "+
 				"payload it is", len(r.Seqs))
 		}

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Role is what a person may do. Each role may do what those before it may.
@@ -160,6 +162,15 @@ type Config struct {
 	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick.
 	// If it panics, the overview says so and shows the rest. Default: none are shown.
 	Breakers func() []breaker.Status
+	// Decode returns the payload of a letter as a text for people, and the media type of the text, such as
+	// application/json. The text is masked, and shown as text whatever it has. Without a media type and an error the
+	// payload is shown as it is. An error is shown with the bytes. A panic is contained, 5 s and 1 MiB are the most; what
+	// ends a process, such as a stack without end, is not contained. Search stays on the bytes. Default: nil, payloads
+	// are shown as they are.
+	Decode func(ctx context.Context, l letters.Letter) (text, mediaType string, err error)
+	// Encode returns the payload that an edited text of Decode is, with the same bounds, and the same bytes each time. l
+	// is the letter as it was. Decode must read what Encode returns. Default: nil, what is no text is not edited.
+	Encode func(ctx context.Context, l letters.Letter, text string) ([]byte, error)
 	// Shared: Privacy masks what the console shows. Payloads that are downloaded are not masked. Logger receives a line
 	// for each request that fails on the server's side.
 	observe.Shared
@@ -181,6 +192,8 @@ func (c *Config) validate() error {
 		return errors.New("console: Config.Campaigns is nil: set it to what campaigns.New returned, and check its error")
 	case c.Access == nil:
 		return errNoAccess
+	case c.Encode != nil && c.Decode == nil:
+		return errors.New("console: Config.Encode is set, and Config.Decode is nil: set both, or leave Encode out")
 	}
 	for _, origin := range c.TrustedOrigins {
 		if u, err := url.Parse(origin); err != nil || u.Scheme != "http" && u.Scheme != "https" {

@@ -37,8 +37,8 @@ type console struct {
 	inFleet  bool          // two levels below the page of a fleet
 }
 
-// New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines, and
-// keeps nothing in memory between requests. It makes no table, and asks the database nothing.
+// New returns a handler that shows the dead letters of a service, safe for concurrent use. It starts no goroutines but
+// for Decode and Encode, and keeps nothing in memory between requests. It makes no table, and asks the database nothing.
 func New(config Config) (http.Handler, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -47,7 +47,8 @@ func New(config Config) (http.Handler, error) {
 	store := hidden.Of(config.Campaigns).Store()
 	c := &console{
 		config: config, routes: routes(), service: hidden.Of(store).Service(),
-		desk:    &operate.Desk{Store: store, Campaigns: config.Campaigns, Masks: config.Privacy},
+		desk: &operate.Desk{Store: store, Campaigns: config.Campaigns, Masks: config.Privacy,
+			Codec: operate.NewCodec("console.Config.Decode", config.Decode, config.Encode, config.Logger)},
 		origins: http.NewCrossOriginProtection(), now: time.Now, timeout: usualTimeout,
 		counting: 200 * time.Millisecond, step: stepTime,
 	}

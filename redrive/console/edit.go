@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"net/http"
@@ -8,9 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill"
 
+	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -25,6 +28,7 @@ type editView struct {
 	Key, Version    string
 	Reason          string
 	Payload         string
+	Decoded         string // the media type of the payload, if it is decoded
 	NoPayload       string // why the payload cannot be edited
 	Keys            []keyField
 	Kept            []string // keys that a form cannot carry
@@ -78,7 +82,7 @@ func (c *console) edit(r *request) (answer, error) {
 		if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
 			return answer{}, err
 		}
-		return c.editPage(r, l, unmasked(l), problem{})
+		return c.editPage(r, l, unmasked(l, c.editedText(r, l)), problem{})
 	case form.Get("version") != operate.VersionOf(l) && !(do == "start" && c.begun(r, form.Get("key"))):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && wrongReason(reason) != "":
@@ -98,7 +102,7 @@ func (c *console) begun(r *request, key string) bool {
 
 // redriveEdited starts a campaign of one letter.
 func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, reason string) (answer, error) {
-	e, wrong := editOf(l, form)
+	e, _, wrong := c.editOf(r, l, c.editedText(r, l), form)
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
 	}
@@ -137,19 +141,19 @@ func (c *console) editPage(r *request, l letters.Letter, form url.Values, p prob
 	if view.Key == "" {
 		view.Key = watermill.NewUUID()
 	}
-	payload := []byte(l.Original.Payload)
-	if err := checkEditable(payload); err != nil {
+	text := c.editedText(r, l)
+	if err := checkEditable([]byte(text.is)); err != nil && form.Get("decoded") == text.mediaType {
 		view.NoPayload = say("The payload cannot be edited here: %s. It stays as it is, byte for byte.", err.Error())
-	} else if view.Payload = string(payload); form.Has("payload") {
-		view.Payload = form.Get("payload")
+	} else if view.Payload, view.Decoded = text.is, text.mediaType; form.Has("payload") {
+		view.Payload, view.Decoded = form.Get("payload"), form.Get("decoded")
 	}
-	if seen := editKeys(l, form, &view); (!seen || view.NoPayload == "" && !form.Has("payload")) && c.hides(l) {
+	if seen := editKeys(l, form, &view); (!seen || view.NoPayload == "" && !form.Has("payload")) && c.hides(l, text) {
 		view.Masked, view.Payload, view.Keys = true, "", nil
 	}
 	// the difference was seen: send it again
 	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start"
 	if form.Get("do") != "" && (p.status == 0 || p.status == http.StatusBadRequest) {
-		if err := c.editDifference(r, l, form, &view); err != nil {
+		if err := c.editDifference(r, l, text, form, &view); err != nil {
 			failed := c.problemOf(r, err)
 			p.status, view.Problem, view.Detail = failed.status, failed.text, failed.detail
 		} else if view.Problem != "" && p.status == 0 {
@@ -160,8 +164,9 @@ func (c *console) editPage(r *request, l letters.Letter, form url.Values, p prob
 }
 
 // editDifference shows what the edit does.
-func (c *console) editDifference(r *request, l letters.Letter, form url.Values, view *editView) error {
-	e, wrong := editOf(l, form)
+func (c *console) editDifference(r *request, l letters.Letter, text editedText, form url.Values,
+	view *editView) error {
+	e, reads, wrong := c.editOf(r, l, text, form)
 	if wrong != "" {
 		if view.Problem == "" {
 			view.Problem = wrong
@@ -178,6 +183,9 @@ func (c *console) editDifference(r *request, l letters.Letter, form url.Values, 
 	if len(plan.Sample) == 1 {
 		view.Difference, view.Target = operate.DifferenceOf(plan.Sample[0].Edited, c.desk.Masks), plan.Sample[0].Topic
 		view.Ready = view.Difference != nil && view.Difference.Refused == ""
+		if reads != nil && view.Ready {
+			view.Difference.Reads(text.decoded, reads)
+		}
 	}
 	return nil
 }
@@ -187,7 +195,7 @@ func (c *console) editAgain(r *request, form url.Values, p problem) (answer, err
 	seq, _ := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	view := editView{
 		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"),
-		Reason: form.Get("reason"), Payload: form.Get("payload"), Problem: p.text, Detail: p.detail,
+		Reason: form.Get("reason"), Payload: form.Get("payload"), Decoded: form.Get("decoded"), Problem: p.text, Detail: p.detail,
 		Action: r.link("letters/"+id(seq)+"/edit", nil), Ready: form.Get("do") == "start",
 	}
 	for i := range maxEditKeys + newKeys {
@@ -232,17 +240,60 @@ func (c *console) whatChanged(l letters.Letter) string {
 		"below.", operate.StatusWords(l.Status), c.plain(l.Marked.By), c.plain(l.Marked.Reason))
 }
 
-// editOf is the edit that makes the letter what was typed. What was not changed is not part of it.
-func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
-	e := &campaigns.Edit{Set: map[string]string{}}
-	payload := []byte(l.Original.Payload)
-	if checkEditable(payload) == nil && form.Has("payload") {
-		typed, err := typedBack(payload, form.Get("payload"))
-		if err != nil {
-			return nil, say("The payload cannot be what you typed: %s.", err.Error())
-		}
-		if typed != string(payload) {
+// editedText is the payload as the form has it: decoded, if it can be encoded again.
+type editedText struct {
+	is        string
+	mediaType string // of what is decoded
+	decoded   *operate.Decoded
+}
+
+func (c *console) editedText(r *request, l letters.Letter) editedText {
+	decoded := c.desk.Decoded(r.http.Context(), l)
+	if decoded.Read() && c.desk.Codec.Encodes() {
+		return editedText{decoded.Clear, decoded.MediaType, decoded}
+	}
+	return editedText{is: string(l.Original.Payload), decoded: decoded}
+}
+
+// encode sets the payload of an edit to what was typed, and returns how it reads.
+func (c *console) encode(r *request, l letters.Letter, e *campaigns.Edit, typed string) (*operate.Decoded, string) {
+	payload, reads, err := c.desk.Encode(r.http.Context(), l, typed)
+	switch {
+	case err != nil:
+		return nil, say("The payload is %s, and cannot be encoded: %s. Correct the text, or take back what you changed.",
+			c.plain(boundedtext.Text(typed, 100)), c.plain(err.Error()))
+	case bytes.Equal(payload, l.Original.Payload):
+		return nil, ""
+	case utf8.Valid(payload):
+		text := string(payload)
+		e.Payload = &text
+	default:
+		e.PayloadBytes = payload
+	}
+	return reads, ""
+}
+
+// editOf is the edit that makes the letter what was typed. What was not changed is not part of it. reads is how a
+// payload reads that was encoded.
+func (c *console) editOf(r *request, l letters.Letter, text editedText,
+	form url.Values) (e *campaigns.Edit, reads *operate.Decoded, wrong string) {
+	e = &campaigns.Edit{Set: map[string]string{}}
+	if form.Has("payload") && form.Get("decoded") != text.mediaType {
+		return nil, nil, "The payload is not decoded as it was when you opened the form. Keep what you typed, and open the " +
+			"form again."
+	}
+	if checkEditable([]byte(text.is)) == nil && form.Has("payload") {
+		typed, err := typedBack([]byte(text.is), form.Get("payload"))
+		switch {
+		case err != nil:
+			return nil, nil, say("The payload cannot be what you typed: %s.", err.Error())
+		case typed == text.is:
+		case text.mediaType == "":
 			e.Payload = &typed
+		default:
+			if reads, wrong = c.encode(r, l, e, typed); wrong != "" {
+				return nil, nil, wrong
+			}
 		}
 	}
 	for i := range maxEditKeys + newKeys {
@@ -251,7 +302,7 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 		was, had := l.Original.Metadata[key]
 		switch {
 		case key == "" && value != "":
-			return nil, "A value has no key."
+			return nil, nil, "A value has no key."
 		case key == "":
 		case form.Get("remove-"+n) != "":
 			if had {
@@ -261,20 +312,20 @@ func editOf(l letters.Letter, form url.Values) (*campaigns.Edit, string) {
 			e.Set[key] = value
 		}
 	}
-	if e.Payload == nil && len(e.Set)+len(e.Unset) == 0 {
-		return nil, "Nothing is changed yet. To redrive the letter as it is, use Redrive."
+	if e.Payload == nil && len(e.PayloadBytes)+len(e.Set)+len(e.Unset) == 0 {
+		return nil, nil, "Nothing is changed yet. To redrive the letter as it is, use Redrive."
 	}
 	if err := e.Validate(); err != nil {
-		return nil, say(badEdit, err.Error())
+		return nil, nil, say(badEdit, err.Error())
 	}
-	return e, ""
+	return e, reads, ""
 }
 
 // unmasked is the form of a letter whose content the person may see.
-func unmasked(l letters.Letter) url.Values {
+func unmasked(l letters.Letter, text editedText) url.Values {
 	var view editView
 	editKeys(l, nil, &view)
-	form := url.Values{"payload": {string(l.Original.Payload)}}
+	form := url.Values{"payload": {text.is}, "decoded": {text.mediaType}}
 	for _, k := range view.Keys {
 		form.Set("value-"+strconv.Itoa(k.Index), k.Value)
 	}
@@ -316,11 +367,11 @@ func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
 }
 
 // hides reports whether the letter has something that the form would show and the console masks.
-func (c *console) hides(l letters.Letter) bool {
+func (c *console) hides(l letters.Letter, text editedText) bool {
 	for key, value := range inside.Poison.ProducerMetadata(l.Original.Metadata) {
 		if c.desk.Masks.Metadata(key, value) != value {
 			return true
 		}
 	}
-	return checkEditable(l.Original.Payload) == nil && c.desk.Hides(l.Original.Payload)
+	return checkEditable([]byte(text.is)) == nil && c.desk.Hides(l.Original.Payload, text.decoded)
 }

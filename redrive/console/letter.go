@@ -40,7 +40,7 @@ func (c *console) letter(r *request) (answer, error) {
 	}
 	v.Keys, v.Metadata = c.metadata(l, v.Look)
 	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
-		v.Payload = c.payloadOf(l, printable.Format(r.query.Get("view")))
+		v.Payload = c.payloadOf(r, l)
 	}
 	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
 	if err == nil {
@@ -112,13 +112,16 @@ func (c *console) others(r *request, l operate.Letter) (all []otherLetter, err e
 // payloadView is a payload as the page of a letter shows it.
 type payloadView struct {
 	printable.View
-	Size   int
-	Masked bool
-	Tabs   []tab
+	Decoded *operate.DecodedData
+	Size    int
+	Masked  bool
+	Tabs    []tab
 }
 
 // viewNames are the names of the ways to show a payload.
-var viewNames = map[printable.Format]string{"json": "JSON", "text": "Text", "hex": "Hex"}
+var viewNames = map[printable.Format]string{decodedView: "Decoded", "json": "JSON", "text": "Text", "hex": "Hex"}
+
+const decodedView printable.Format = "decoded"
 
 type tab struct {
 	Name, Link string
@@ -133,13 +136,30 @@ const (
 )
 
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
-// anything of the rest is masked is not known.
-func (c *console) payloadOf(l operate.Letter, want printable.Format) *payloadView {
-	p := []byte(l.Original.Payload)
+// anything of the rest is masked is not known. If the decoded text has masked values, the bytes are not shown.
+func (c *console) payloadOf(r *request, l operate.Letter) *payloadView {
+	p, want := []byte(l.Original.Payload), printable.Format(r.query.Get("view"))
 	looked := p[:min(len(p), payloadLooked)]
 	masked := c.desk.Masks.Payload(looked)
 	v := &payloadView{View: printable.Payload(masked, want, payloadText, payloadHex, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
+	decoded := c.desk.Decoded(r.http.Context(), l.Letter)
+	if decoded != nil {
+		v.Decoded = &decoded.DecodedData
+	}
+	if formats := v.Formats; decoded.Read() {
+		if decoded.Masked {
+			v.Masked, formats = true, nil
+		}
+		if !slices.Contains(formats, want) {
+			v.View = printable.Payload([]byte(decoded.Text), printable.Auto, payloadText, 0, true)
+			if v.Format == printable.Hex { // a text with controls stays a text
+				v.View = printable.Payload([]byte(decoded.Text), printable.Plain, payloadText, 0, true)
+			}
+			v.Format = decodedView
+		}
+		v.Formats = append([]printable.Format{decodedView}, formats...)
+	}
 	for _, format := range v.Formats {
 		v.Tabs = append(v.Tabs, tab{viewNames[format],
 			"?" + url.Values{"view": {string(format)}}.Encode() + "#payload", format == v.Format})

@@ -32,7 +32,7 @@ var (
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
 	auditFields     = operate.RecordFields
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
-	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload"}, keyFields())
+	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload", "decoded"}, keyFields())
 	decisionForm    = slices.Concat(selectionFields, []string{"key", "reason"})
 )
 

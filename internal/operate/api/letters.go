@@ -148,7 +148,7 @@ func (h *Handler) letter(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	v := h.Desk.Data(r.person, l, events)
+	v := h.Desk.Data(r.http.Context(), r.person, l, events)
 	v.Version = operate.VersionOf(l.Letter)
 	return answer{json: v}, nil
 }
@@ -194,7 +194,7 @@ func (h *Handler) payload(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if h.Desk.Hides(l.Original.Payload) {
+	if h.Desk.Hides(l.Original.Payload, h.Desk.Decoded(r.http.Context(), l.Letter)) {
 		return answer{}, &operate.Problem{Status: http.StatusForbidden, Type: operate.ProblemMasked,
 			Title: "The payload is masked", Detail: "The payload has values that are masked. With the right to operate, a POST " +
 				"with a reason sends it, on record."}

@@ -143,6 +143,7 @@ func (a *app) here(store *letters.Store, all *campaigns.Campaigns) *desk {
 }
 
 func (a *app) local(on operate.Desk) *desk {
+	on.Codec = operate.NewCodec("--decode", a.decoder(), nil, a.logger())
 	client := func(masks *privacy.Redactor) *apiclient.Client {
 		masked := on
 		masked.Masks = masks

@@ -43,6 +43,7 @@ type app struct {
 	unknown  string // a command that there is not, whose help was asked for
 	sealer   *seal.Sealer
 	clear    []string // metadata that stays readable in what this run seals
+	decode   string   // program that decodes payloads
 	closers  []func() error
 }
 

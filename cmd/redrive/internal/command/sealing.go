@@ -92,7 +92,7 @@ var errWithheld = errors.New("the server does not show you payloads and metadata
 // closed says why a letter has no payload, and what to do.
 func (a *app) closed(v operate.WholeData) error {
 	if v.Sealed == "" {
-		if v.Payload == nil && v.PayloadB64 == nil && v.Status != string(letters.StatusErased) {
+		if v.Payload == nil && v.PayloadB64 == nil && v.Decoded == nil && v.Status != string(letters.StatusErased) {
 			return errWithheld
 		}
 		return nil

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ the service, or by redrive work.`,
 		Args: arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.by = a.settings.by
-			if err := s.check(); err != nil {
+			if err := cmp.Or(s.check(), a.checkDecode()); err != nil {
 				return err
 			}
 			return a.serve(cmd.Context(), &s)
@@ -70,6 +71,7 @@ the service, or by redrive work.`,
 	f.StringVar(&s.byHeader, "by-header", "",
 		"header in which a proxy names the person; without a name there is no access")
 	f.StringArrayVar(&s.origins, "origin", nil, "origin that people see, if a proxy changes the Host header")
+	a.decodeFlag(f)
 	f.StringArrayVar(&s.allow, "allow", nil, "topic that letters may go to; workers have a list of their own in any case")
 	_ = cmd.RegisterFlagCompletionFunc("access",
 		cobra.FixedCompletions([]string{"look-without-payload", "look", "operate", "approve"},
@@ -134,7 +136,7 @@ func (a *app) serve(ctx context.Context, s *serving) error {
 		return err
 	}
 	logger := &noteLogger{screen: a.screen}
-	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins,
+	pages, err := console.New(console.Config{Campaigns: all, Access: s.who, TrustedOrigins: s.origins, Decode: a.decoder(),
 		Shared: observe.Shared{Privacy: a.privacy, Logger: logger}})
 	if err != nil {
 		return wrong("--origin: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,18 +41,22 @@ arrived last, and a line names the others.
 The payload is shown as JSON, text or hex, cut at --limit bytes. --redact, or SPILLWAY_REDACT, or redact in the file of the
 configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.
 
+--decode names a program that writes payloads as texts for people. It is started without a shell and reads the payload;
+SPILLWAY_MESSAGE has id, topic, handler and metadata as JSON. 5 s and 1 MiB are the most. Over --url the console decodes.
+
 A sealed letter is opened with --keys: redrive help sealing says how. Without its key the rest is shown.
 
 Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
 		Example: `  redrive show 1042
   redrive show 7f0c2b1e-5a44-4f6e-9f55-2f9d3c0b8a11
   redrive show 1042 --format hex --limit 0
+  redrive show 1042 --decode ./avro-to-json
   redrive show 1042 --no-payload
   redrive show 1042 --unmasked --reason "INC-7: which card?"
   redrive show 1042 --redact "jq 'del(.card)'"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cmp.Or(oneOf("--format", format, formats), notNegative("--limit", limit)); err != nil {
+			if err := cmp.Or(oneOf("--format", format, formats), notNegative("--limit", limit), a.checkDecode()); err != nil {
 				return err
 			}
 			d, err := a.desk(cmd.Context())
@@ -76,7 +81,11 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			if err != nil {
 				return err
 			}
-			closed, payload := a.closed(v), v.Bytes()
+			closed, raw, size := a.closed(v), v.Bytes(), v.PayloadBytes
+			payload, readable := raw, readableIn(&v, format, unmasked, a.settings.redact != "")
+			if readable {
+				payload = []byte(v.Decoded.Text)
+			}
 			noPayload = noPayload || closed != nil
 			if a.settings.redact != "" && !noPayload {
 				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
@@ -88,17 +97,33 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				}
 			}
 			v.Mask(a.privacy)
-			size := v.PayloadBytes
-			if v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, 0; !noPayload {
-				v.PayloadBytes = size
-				v.Carry(a.privacy.Payload(payload))
+			masked := a.privacy.Payload(payload)
+			v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, size
+			switch {
+			case noPayload:
+				v.PayloadBytes, v.Decoded = 0, nil
+			case readable:
+				v.Decoded.Text = string(masked)
+				if v.Decoded.Masked = v.Decoded.Masked || a.settings.redact != "" || string(masked) != string(payload); !v.Decoded.Masked {
+					v.Carry(a.privacy.Payload(raw))
+				}
+			default:
+				v.Carry(masked)
 			}
 			if v.Sealed, v.Version = says(closed), ""; a.json {
 				return a.screen.JSON(v)
 			}
 			shown := ""
 			if !noPayload {
-				if shown, err = screen.Payload(a.privacy.Payload(payload), printable.Format(format), limit); err != nil {
+				if readable && format != "json" {
+					if format = "text"; json.Valid(masked) {
+						format = "json"
+					}
+				}
+				if v.Decoded != nil && v.Decoded.Failed != "" {
+					a.screen.Note("the payload is not decoded: %s", v.Decoded.Failed)
+				}
+				if shown, err = screen.Payload(masked, printable.Format(format), limit); err != nil {
 					return coded{err, exitWrong}
 				}
 			}
@@ -116,6 +141,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
 	unmaskFlag(f, &unmasked, &reason)
 	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
+	a.decodeFlag(f)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -189,7 +215,11 @@ func (a *app) letter(v operate.WholeData, payload string, size int) {
 		a.screen.Lines(v.Stack)
 	}
 	if payload != "" {
-		a.screen.Head(fmt.Sprintf("payload, %d bytes", size))
+		head := fmt.Sprintf("payload, %d bytes", size)
+		if v.Decoded != nil && v.Decoded.Failed == "" {
+			head += ", decoded as " + v.Decoded.MediaType
+		}
+		a.screen.Head(head)
 		a.screen.Lines(payload)
 	}
 }
