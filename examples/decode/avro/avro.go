@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,12 +31,19 @@ type Decoder struct {
 	schema func(ctx context.Context, id uint32) (string, error)
 
 	mu     sync.Mutex
-	codecs map[uint32]*goavro.Codec // a schema never changes
+	codecs map[uint32]codec // a schema never changes
+}
+
+// codec is that of a schema, and how many bytes of payload it takes.
+type codec struct {
+	*goavro.Codec
+	most int
 }
 
 const (
 	header     = 5
-	maxPayload = 256 << 10 // a schema that contains itself nests as deep as a payload is long
+	maxPayload = 256 << 10
+	maxNested  = 4 << 10 // of a schema that contains itself: each byte may be a level, and costs more than the one before
 	maxSchema  = 1 << 20
 	maxCodecs  = 1000
 )
@@ -86,7 +94,7 @@ func Registry(url string, client *http.Client) *Decoder {
 }
 
 func decoder(schema func(context.Context, uint32) (string, error)) *Decoder {
-	return &Decoder{schema: schema, codecs: map[uint32]*goavro.Codec{}}
+	return &Decoder{schema: schema, codecs: map[uint32]codec{}}
 }
 
 // Decode is for console.Config. A payload without the header is shown as it is.
@@ -107,11 +115,27 @@ func (d *Decoder) Decode(ctx context.Context, l letters.Letter) (text, mediaType
 	if err == nil {
 		line, err = codec.TextualFromNative(nil, native)
 	}
-	var lines bytes.Buffer
-	if err == nil {
-		err = json.Indent(&lines, line, "", "  ")
+	if err != nil {
+		return "", "", fmt.Errorf("%.500s", err.Error()) // a value that nests says it once for each level
 	}
-	return lines.String(), "application/json", err
+	text, err = sorted(line)
+	return text, "application/json", err
+}
+
+// sorted writes JSON in lines, with its keys in order: goavro has them in another order each time.
+func sorted(line []byte) (string, error) {
+	numbers := json.NewDecoder(bytes.NewReader(line))
+	numbers.UseNumber()
+	var v any
+	var lines bytes.Buffer
+	to := json.NewEncoder(&lines)
+	to.SetIndent("", "  ")
+	to.SetEscapeHTML(false)
+	err := numbers.Decode(&v)
+	if err == nil {
+		err = to.Encode(v)
+	}
+	return strings.TrimRight(lines.String(), "\n"), err
 }
 
 // Encode is for console.Config. The payload keeps its schema.
@@ -134,29 +158,52 @@ func (d *Decoder) Encode(ctx context.Context, l letters.Letter, text string) ([]
 	return codec.BinaryFromNative(bytes.Clone(payload[:header]), native)
 }
 
-func (d *Decoder) codec(ctx context.Context, payload []byte) (*goavro.Codec, error) {
-	if len(payload) > maxPayload {
-		return nil, fmt.Errorf("the payload has %d bytes, and %d are decoded", len(payload), maxPayload)
-	}
+func (d *Decoder) codec(ctx context.Context, payload []byte) (codec, error) {
 	id := binary.BigEndian.Uint32(payload[1:header])
 	d.mu.Lock()
-	codec := d.codecs[id]
+	c, known := d.codecs[id]
 	d.mu.Unlock()
-	if codec != nil {
-		return codec, nil
+	if !known {
+		schema, err := d.schema(ctx, id)
+		if err == nil {
+			c.Codec, err = goavro.NewCodecForStandardJSONFull(schema)
+		}
+		if err != nil {
+			return c, fmt.Errorf("schema %d: %w", id, err)
+		}
+		var v any
+		if c.most = maxPayload; json.Unmarshal([]byte(schema), &v) == nil && nests(v, nil) {
+			c.most = maxNested
+		}
+		d.mu.Lock()
+		if len(d.codecs) >= maxCodecs {
+			clear(d.codecs)
+		}
+		d.codecs[id] = c
+		d.mu.Unlock()
 	}
-	schema, err := d.schema(ctx, id)
-	if err == nil {
-		codec, err = goavro.NewCodecForStandardJSONFull(schema)
+	if len(payload) > c.most {
+		return c, fmt.Errorf("the payload has %d bytes, and at most %d are decoded with schema %d", len(payload), c.most, id)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("schema %d: %w", id, err)
+	return c, nil
+}
+
+// nests reports whether a schema names a type within that type.
+func nests(schema any, within []string) bool {
+	switch v := schema.(type) {
+	case string:
+		return slices.Contains(within, v[strings.LastIndex(v, ".")+1:])
+	case []any:
+		return slices.ContainsFunc(v, func(one any) bool { return nests(one, within) })
+	case map[string]any:
+		if name, ok := v["name"].(string); ok && v["fields"] != nil {
+			within = append(slices.Clone(within), name[strings.LastIndex(name, ".")+1:])
+		}
+		for _, key := range []string{"type", "fields", "items", "values"} {
+			if nests(v[key], within) {
+				return true
+			}
+		}
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.codecs) >= maxCodecs {
-		clear(d.codecs)
-	}
-	d.codecs[id] = codec
-	return codec, nil
+	return false
 }

@@ -1,6 +1,7 @@
 package protobuf_test
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -50,8 +51,8 @@ func TestDecoder(t *testing.T) {
 	same, err := d.Encode(t.Context(), letter("orders", specified), text)
 	testkit.Check(t, err == nil && string(same) == specified, "%q %v", same, err)
 	edited, err := d.Encode(t.Context(), letter("orders", specified), `{"a":1,"counts":{"y":"90071992547409931","x":2}}`)
-	testkit.Check(t, err == nil && string(edited) == "\x08\x01"+"\x22\x05\x0a\x01x\x10\x02"+"\x22\x0c\x0a\x01y\x10\x8b\x80\x80\x80\x80\x80\x80\xa0\x01"[:14], "%q %v", edited, err)
-	for says, typed := range map[string]string{"unknown field": `{"c":1}`, "invalid value": `{"a":"x"}`, "syntax error": `{`} {
+	testkit.Check(t, err == nil && string(edited) == "\x08\x01"+"\x22\x05\x0a\x01x\x10\x02"+"\x22\x0d\x0a\x01y\x10\x8b\x80\x80\x80\x80\x80\x80\xa0\x01", "%q %v", edited, err)
+	for says, typed := range map[string]string{"unknown field": `{"c":1}`, "invalid value": `{"a":"x"}`, "unexpected EOF": `{`} {
 		_, err := d.Encode(t.Context(), letter("orders", specified), typed)
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), says), "%s: %v", typed, err)
 	}
@@ -66,7 +67,7 @@ func TestHostile(t *testing.T) {
 	d := testkit.Must(protobuf.New(set(t), map[string]string{"orders": "shop.Order"}))
 	deep := ""
 	for range 200 {
-		deep = "\x1a" + string(rune(len(deep)%128)) + deep
+		deep = "\x1a" + string(binary.AppendUvarint(nil, uint64(len(deep)))) + deep
 	}
 	for name, payload := range map[string]string{
 		"cut": specified[:5], "no tag": "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "longer than all": "\x12\xff\xff\xff\x7fx",

@@ -58,7 +58,7 @@ func decodedBy(ctx context.Context, program string, l letters.Letter) ([]byte, e
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	out, said := &boundedBuffer{most: operate.MaxDecoded, full: func(err error) { stop(err) }}, &boundedBuffer{most: 1 << 10}
+	out, said := &boundedBuffer{most: operate.MaxDecoded, full: stop}, &boundedBuffer{most: 1 << 10}
 	run := exec.CommandContext(ctx, program)
 	run.Stdin, run.Stdout, run.Stderr = bytes.NewReader(l.Original.Payload), out, said
 	run.Env = append(os.Environ(), "SPILLWAY_MESSAGE="+string(about))
@@ -68,25 +68,21 @@ func decodedBy(ctx context.Context, program string, l letters.Letter) ([]byte, e
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.kept))
 	}
-	return out.Bytes(), nil
+	return out.kept, nil
 }
 
-// boundedBuffer keeps the beginning of what is written.
+// boundedBuffer keeps the beginning of what is written. It embeds no bytes.Buffer, whose ReadFrom knows no bound.
 type boundedBuffer struct {
-	bytes.Buffer
+	kept []byte
 	most int
 	full func(error) // is called when more comes
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	room := b.most - b.Len()
-	if len(p) <= room {
-		return b.Buffer.Write(p)
-	}
-	b.Buffer.Write(p[:room])
-	if b.full == nil {
+	room := min(len(p), b.most-len(b.kept))
+	if b.kept = append(b.kept, p[:room]...); room == len(p) || b.full == nil {
 		return len(p), nil
 	}
 	err := fmt.Errorf("it writes more than %d bytes", b.most)
