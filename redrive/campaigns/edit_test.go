@@ -193,3 +193,17 @@ func TestDiff_masked(t *testing.T) {
 			"%s: %.500q", inside.EditText(&row.edit), d.Before)
 	}
 }
+
+// Feature V17: an edit carries bytes that are no text, in place of a text and as bounded.
+func TestEditPayloadBytes(t *testing.T) {
+	text := "text"
+	for says, e := range map[string]campaigns.Edit{
+		"both set":        {Payload: &text, PayloadBytes: []byte{0xff}},
+		"at most 262144":  {PayloadBytes: make([]byte, 257<<10)},
+		"changes nothing": {PayloadBytes: []byte{}},
+		"use payload_b64": {Payload: func() *string { s := "\xff"; return &s }()},
+	} {
+		err := e.Validate()
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), says), "%s: %v", says, err)
+	}
+}
