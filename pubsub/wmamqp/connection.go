@@ -57,6 +57,26 @@ func (c *connection) open() (*amqp091.Connection, error) {
 	return conn, nil
 }
 
+// declares repeats f, which declares, for some seconds while the broker fails at it: a quorum queue is not made if its
+// members elect no leader within 5 s, on a node that is busy or has just started, and is made at the next call. The
+// broker closes the connection with that answer.
+func (c *connection) declares(f func() error) error {
+	failed := f()
+	if !refused(failed, amqp091.InternalError) {
+		return failed
+	}
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && !c.Closed(); {
+		time.Sleep(100 * time.Millisecond)
+		if _, err := c.open(); err != nil || !c.IsConnected() {
+			continue
+		}
+		if failed = f(); !refused(failed, amqp091.InternalError) {
+			return failed
+		}
+	}
+	return failed
+}
+
 // withSockets returns config with a dialler that keeps account of its sockets.
 func withSockets(config amqp.ConnectionConfig, writeTimeout time.Duration) (amqp.ConnectionConfig, *sockets, error) {
 	own := amqp091.Config{Locale: "en_US"}

@@ -49,7 +49,7 @@ func (c *consumer) begin() error {
 		return err
 	}
 	defer func() { _ = inner.Close() }()
-	if err := declaring(c.topic, func() error { return inner.SubscribeInitialize(c.topic) }); err != nil {
+	if err := c.of.declare(inner, c.topic); err != nil {
 		return err
 	}
 	conn, err := c.of.conn.open()

@@ -37,7 +37,7 @@ func (s *Subscriber) Declare(topic string) error {
 		return err
 	}
 	defer func() { _ = inner.Close() }()
-	return declaring(topic, func() error { return inner.SubscribeInitialize(topic) })
+	return s.declare(inner, topic)
 }
 
 // QuorumQueue returns the arguments and the type of a quorum queue.

@@ -111,6 +111,29 @@ func TestInitializeTopics(t *testing.T) {
 	b.declareWith(topic+".invalid", amqp091.Table{"x-queue-type": "classic"})
 }
 
+// Feature D4: a broker that fails to make a quorum queue, since its members elect no leader in time, is asked again by
+// publisher and subscriber. What writes down their terms stands still, so that none can be elected.
+func TestFactQuorumQueuesAreNotMade(t *testing.T) {
+	if unraced(t) {
+		return
+	}
+	b := newBroker(t)
+	p, s := b.publisher(), b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil) })
+	services.RabbitMQCtl(t, "eval", "sys:suspend(ra_log_meta), timer:apply_after(8000, sys, resume, [ra_log_meta]).")
+	var both sync.WaitGroup
+	for name, declares := range map[string]func() error{
+		"publisher":  func() error { return p.InitializeTopics(b.topic()) },
+		"subscriber": func() error { return s.Declare(b.topic()) },
+	} {
+		both.Go(func() {
+			if err := declares(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	both.Wait()
+}
+
 // Feature D5: with an exchange the queue is bound to it. An exchange that disappears is an error, and is declared
 // again.
 func TestExchange(t *testing.T) {

@@ -239,10 +239,10 @@ type errAgain struct{ error }
 
 func (e errAgain) Unwrap() error { return e.error }
 
-// declaring repeats what an adapting topology has learned from.
-func declaring(topic string, f func() error) error {
+// declare declares the queue of topic, and repeats what an adapting topology has learned from.
+func (s *Subscriber) declare(inner *amqp.Subscriber, topic string) error {
 	for try := 1; ; try++ {
-		err := f()
+		err := s.conn.declares(func() error { return inner.SubscribeInitialize(topic) })
 		if again := (errAgain{}); err == nil {
 			return nil
 		} else if !errors.As(err, &again) || try == 3 {

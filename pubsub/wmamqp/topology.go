@@ -23,6 +23,10 @@ import (
 //
 // The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
+	return p.conn.declares(func() error { return p.initialize(topics) })
+}
+
+func (p *Publisher) initialize(topics []string) error {
 	conn, err := p.conn.open()
 	if err != nil {
 		return err
@@ -59,7 +63,10 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 		return streamRefused(queue, undrained)
 	}
 	// it is there with other arguments, or may not be declared by this user
-	if refusal := declare(conn, queue, wanted); refusal != nil {
+	if refusal := declare(conn, queue, wanted); refused(refusal, amqp091.InternalError) {
+		return fmt.Errorf("wmamqp: declare queue %q: RabbitMQ failed: see its log, and that enough of its nodes run and "+
+			"answer: %w", queue, refusal)
+	} else if refusal != nil {
 		if err := p.takeExisting(conn, queue, wanted, refusal); err != nil {
 			return err
 		}
