@@ -178,6 +178,12 @@ func (f *flight) recordEdits(ctx context.Context, some []settled) error {
 func (s *settler) settleAll(ctx context.Context, some []settled) (runs bool, err error) {
 	f, status := s.flight, some[0].status()
 	act := f.act()
+	if len(some) == 1 && status == letters.StatusRedriven && f.campaign.Request.Canary == 0 {
+		is, err := s.settleOne(ctx, some[0], &runs)
+		if is || err != nil {
+			return runs, err
+		}
+	}
 	if status == letters.StatusQuarantined {
 		act.Reason = classify.ReasonMaxRedrives
 	}
@@ -197,6 +203,17 @@ func (s *settler) settleAll(ctx context.Context, some []settled) (runs bool, err
 		return err
 	}, claims...)
 	return runs, err
+}
+
+// settleOne is settleAll of one redriven letter, in one round trip. It reports whether it was done: it is not on all
+// databases, nor without the lease.
+func (s *settler) settleOne(ctx context.Context, one settled, runs *bool) (is bool, err error) {
+	f, id := s.flight, s.flight.all.db.Text(s.flight.campaign.ID)
+	return hidden.Of(f.all.store).SettleOne(ctx, letters.StatusRedriven, f.act(), one.batch.lease.Of(one.letter), `,
+	r AS (UPDATE spillway_campaign_letters AS r SET state = 'redriven', why = '', claim = NULL, done_at = now_us()
+		FROM l WHERE r.claim = l.seq AND r.claim IS NOT NULL AND COALESCE(r.campaign, '') = ? RETURNING r.seq)
+UPDATE spillway_campaigns SET redriven = redriven + (SELECT COUNT(*) FROM r)
+WHERE id = ? AND EXISTS (SELECT seq FROM l) RETURNING state = 'running'`, []any{id, id}, runs)
 }
 
 // rows writes down in the rows of the campaign what became of letters.

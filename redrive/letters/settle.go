@@ -41,18 +41,19 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, beside func
 		return nil, wrapped("settle", err)
 	}
 	if n == 1 && beside == nil && status != "" && s.settling != nil {
-		settled, err = s.settleOne(ctx, s.settling[status].one, act, claims)
+		seqs := make([]int64, 1)
+		is, err := in.SettleOne(ctx, status, act, claims[0], "\nSELECT seq FROM l", nil, &seqs[0])
+		if is {
+			settled = seqs
+		}
 		return settled, wrapped("settle", err)
 	}
 	err = s.writeLetters(ctx, n, func(tx *sql.Tx, t tally) (err error) {
-		switch {
-		case status == "":
+		if status == "" {
 			for _, c := range claims {
 				err = errors.Join(err, s.releaseWithin(ctx, tx, seqsOf(c.Letters), c.Token))
 			}
-		case s.settling != nil:
-			settled, err = s.settleAtOnce(ctx, tx, s.settling[status], act, claims)
-		default:
+		} else {
 			settled, err = s.settleHeld(ctx, tx, t, status, act, claims)
 		}
 		if err == nil && beside != nil {
@@ -132,18 +133,9 @@ func (s *Store) settlingOne() (texts []string) {
 	return texts
 }
 
-// settling are the statements that settle letters: their rows, their events and the numbers of their causes. The first
-// arguments of one are the letter's Seq, its token in hex, the status that it had when it was leased, and the id of its
-// message as events have it. Those of many are arrays of these. One letter has a statement of its own, because the
-// server keeps its plan: with arrays it plans anew for their lengths, which takes longer than the statement.
-type settling struct{ one, many string }
-
-const (
-	settleOne  = `SELECT ?::bigint AS seq, ?::text AS token, ?::text AS was, ?::text AS message`
-	settleMany = `SELECT * FROM unnest(?::text::bigint[], ?::text::text[], ?::text::text[], ?::text::text[]) AS c (seq, token, was, message)`
-)
-
-func settleStatement(u upsert, to Status, claimed string) string {
+// settleStatement begins a statement that settles one letter: its row, which it has as l, its event, and the numbers of
+// its cause. The server keeps its plan, which for many letters in arrays it would make anew.
+func settleStatement(to Status) string {
 	counts := make([]string, 0, len(Statuses()))
 	for _, status := range Statuses() {
 		n := `- COUNT(*) FILTER (WHERE was = '` + string(status) + `')`
@@ -156,7 +148,7 @@ func settleStatement(u upsert, to Status, claimed string) string {
 	if ofItsRedrive(to) {
 		redriveID = `COALESCE(NULLIF(?, ''), l.redrive_id)`
 	}
-	return `WITH c AS (` + claimed + `),
+	return `WITH c AS (SELECT ?::bigint AS seq, ?::text AS token, ?::text AS was, ?::text AS message),
 	l AS (UPDATE spillway_dead_letters AS l
 		SET status = '` + string(to) + `', token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ` + redriveID + `
 		FROM c WHERE l.seq = c.seq AND l.token = decode(c.token, 'hex') AND l.token <> ''
@@ -165,85 +157,39 @@ func settleStatement(u upsert, to Status, claimed string) string {
 		SELECT ?::bytea, seq, identity, message, '` + string(to.event()) + `', now_us(), ?::text, ?::text, ?::text, ?::text FROM l ORDER BY seq),
 	n AS (` + countInto() + `SELECT ?::bytea, cause, ?::bigint, ` + strings.Join(counts, ", ") + `, 0, ` + strconv.Itoa(math.MaxInt64) + `, '` +
 		strconv.Itoa(math.MinInt64) + `'::bigint, 0, 0, 0, 0 FROM l GROUP BY cause ORDER BY cause
-		` + u.add() + `)
-SELECT seq FROM l`
+		` + countsConflict.add() + `)`
 }
 
 // settleStatements are those of all states.
-func settleStatements(statement func(string) string) map[Status]settling {
-	texts := make(map[Status]settling)
+func settleStatements() map[Status]string {
+	texts := make(map[Status]string)
 	for _, status := range Statuses() {
-		texts[status] = settling{statement(settleStatement(countsConflict, status, settleOne)),
-			statement(settleStatement(countsConflict, status, settleMany))}
+		texts[status] = settleStatement(status)
 	}
 	return texts
 }
 
-// settleArgs are the arguments of both statements.
-func (s *Store) settleArgs(act Act, slot int, claims []claim) (one, many []any) {
-	var seqs, tokens, was, messages array
-	for _, c := range claims {
-		token := hex.EncodeToString([]byte(c.Token))
-		for _, l := range c.Letters {
-			message := database.Column(l.Original.UUID)
-			one = []any{l.Seq, token, string(l.Status), message}
-			seqs.add(strconv.FormatInt(l.Seq, 10))
-			tokens.add(token)
-			was.add(string(l.Status))
-			messages.add(message)
-		}
+// SettleOne is Settle of the one letter of c by one statement, in one round trip. The statement ends with also and its
+// args: that finds the row of a settled letter in l. It reports whether also returned a row, which it read into dest.
+// Only PostgreSQL has such a statement: elsewhere nothing is done.
+func (in *inner) SettleOne(ctx context.Context, status Status, act Act, c claim, also string, args []any,
+	dest ...any) (is bool, err error) {
+	s, l := (*Store)(in), c.Letters[0]
+	switch err := s.usable(ctx); {
+	case err != nil || s.settling == nil:
+		return false, err
+	case s.db.Held(ctx):
+		return false, errHeld
 	}
-	more := append(s.marks(act), asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
-		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)
-	return append(one, more...), append([]any{seqs.text(), tokens.text(), was.text(), messages.text()}, more...)
-}
-
-// settleOne is Settle of one letter in one round trip.
-func (s *Store) settleOne(ctx context.Context, text string, act Act, claims []claim) (settled []int64, err error) {
 	slot, requeue := s.slots.take()
 	defer requeue()
-	args, _ := s.settleArgs(act, slot, claims)
-	err = s.writeOne(ctx, func() { settled = nil }, func(rows *sql.Rows) error {
-		var seq int64
-		err := rows.Scan(&seq)
-		settled = append(settled, seq)
-		return err
-	}, text, args...)
-	return settled, err
-}
-
-// settleAtOnce is Settle in one statement.
-func (s *Store) settleAtOnce(ctx context.Context, tx *sql.Tx, texts settling, act Act,
-	claims []claim) ([]int64, error) {
-	slot, requeue := s.slots.take()
-	defer requeue()
-	one, many := s.settleArgs(act, slot, claims)
-	if len(claims) == 1 && len(claims[0].Letters) == 1 {
-		return s.seqs(ctx, tx, texts.one, one...)
-	}
-	return s.seqs(ctx, tx, texts.many, many...)
-}
-
-// writeOne runs one statement that writes and returns rows, outside of a transaction.
-func (s *Store) writeOne(ctx context.Context, reset func(), scan func(*sql.Rows) error, text string,
-	args ...any) error {
-	if s.db.Held(ctx) {
-		return errHeld
-	}
 	ctx, cancel := context.WithTimeout(ctx, maxWrite)
 	defer cancel()
-	return s.own(s.db.Return(ctx, reset, scan, text, args...))
+	all := append([]any{l.Seq, hex.EncodeToString([]byte(c.Token)), string(l.Status), database.Column(l.Original.UUID)},
+		s.marks(act)...)
+	all = append(all, asBytes(s.service), boundedtext.Text(act.By, maxBy), act.Reason, act.RedriveID,
+		boundedtext.Text(act.Detail, maxDetail), asBytes(s.service), slot)
+	err = s.own(s.db.Return(ctx, func() { is = false }, func(rows *sql.Rows) error { is = true; return rows.Scan(dest...) },
+		s.db.Statement(s.settling[status]+also), append(all, args...)...))
+	return is && err == nil, err
 }
-
-var quoteArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
-
-// array is a PostgreSQL array as text, which every driver can bind.
-type array struct{ strings.Builder }
-
-func (a *array) add(value string) {
-	_, _ = a.WriteString(map[bool]string{true: `{"`, false: `,"`}[a.Len() == 0])
-	_, _ = quoteArray.WriteString(a, value)
-	_ = a.WriteByte('"')
-}
-
-func (a *array) text() string { return a.String() + "}" }

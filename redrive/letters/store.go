@@ -43,7 +43,7 @@ type Store struct {
 	prepared   prepared
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
-	settling   map[Status]settling
+	settling   map[Status]string
 	askAt      atomic.Int64 // when the Store asks for the numbers of events next, in Unix nanoseconds
 	compareAt  atomic.Int64 // when the numbers are compared with the letters next, in Unix nanoseconds
 	// retention is the shortest of letters that wait, in nanoseconds, if a rule of this process has one.
@@ -97,7 +97,7 @@ func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
 		s.prepared.prepare(ctx, db, s.settlingOne()...)
 	}
 	if s.statements.fresh != "" {
-		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements(known.Statement)
+		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements()
 	}
 	s.batcher, s.handle = s.newBatcher(), hidden.By((*inner)(s))
 	return s, nil
