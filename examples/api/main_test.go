@@ -138,9 +138,9 @@ func TestBodies(t *testing.T) {
 	testkit.NoError(t, s.store.Publish("orders.dlq", l.Encode()))
 	v.load(s.web)
 	good := map[string]any{"reason": "INC-7", "rate": 1, "version": "x", "edit": map[string]any{"set": map[string]any{"a": "b"}},
-		"cause": "9f3a", "seqs": []int{1}, "ids": []string{"order-1"}, "handler": "store-orders"}
+		"cause": "9f3a", "seqs": []int{1}, "ids": []string{"order-1"}, "handler": "store-orders", "note": "known"}
 	send := func(path string, body map[string]any) *httptest.ResponseRecorder {
-		path = strings.NewReplacer("{seq}", "1", "{id}", "8e03978e-40d5-43e8-bc93-6894a57f9324", "{name}", "none").Replace(path)
+		path = strings.NewReplacer("{seq}", "1", "{id}", "8e03978e-40d5-43e8-bc93-6894a57f9324", "{name}", "none", "{cause}", "9f3a").Replace(path)
 		r := httptest.NewRequest("POST", apiBase+path, bytes.NewReader(testkit.Must(json.Marshal(body))))
 		r.Header.Set("Authorization", "Bearer token-bob")
 		r.Header.Set("Content-Type", "application/json")
@@ -194,6 +194,10 @@ func TestBodies(t *testing.T) {
 				refused("is empty", field, "")
 				bounded++
 			}
+			if p.MaxLength != nil {
+				refused("is too long", field, strings.Repeat("x", int(*p.MaxLength)+1))
+				bounded++
+			}
 			if p.MaxItems != nil {
 				many := make([]any, *p.MaxItems+1)
 				for i := range many {
@@ -224,7 +228,10 @@ func TestEveryOperation(t *testing.T) {
 	}
 	v := &validator{t: t}
 	h := v.wrap(s.web)
-	ask := func(status int, method, path, body string) (answer struct{ ID, Version string }) {
+	ask := func(status int, method, path, body string) (answer struct {
+		ID, Version string
+		Causes      []struct{ Cause string }
+	}) {
 		t.Helper()
 		r := httptest.NewRequest(method, apiBase+path, strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer token-bob")
@@ -272,6 +279,7 @@ func TestEveryOperation(t *testing.T) {
 	}
 	ask(404, "GET", "/policies/none", "")
 	ask(404, "POST", "/policies/none/release", `{"reason":"INC-7","cause":"9f3a"}`)
+	ask(200, "POST", "/causes/"+ask(200, "GET", "/causes?status=all", "").Causes[0].Cause, `{"reason":"INC-7","owner":"ann","link":"https://tickets/7","note":"known"}`)
 	ask(409, "GET", "/outages", "") // the breakers of this service share none
 	ask(409, "POST", "/outages/freeze", `{"reason":"INC-7","handler":"store-orders"}`)
 	ask(409, "POST", "/outages/release", `{"reason":"INC-7","all":true}`)

@@ -189,6 +189,8 @@ type Stop struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason"`
+	// Note is what persons say of the cause, in a line.
+	Note string `json:"note,omitempty"`
 }
 
 // ErrKeyReused is the error of a request whose key is on record for another request.

@@ -120,4 +120,4 @@ type Erased struct {
 // EventKinds are the kinds of letters.Event: the constants of letters.EventKind.
 var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined",
 	"refused", "discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased",
-	"erasure", "resealed", "sequence", "policy", "freeze"}
+	"erasure", "resealed", "sequence", "policy", "freeze", "cause"}

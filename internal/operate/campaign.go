@@ -287,6 +287,9 @@ func (d *Desk) Policies(ctx context.Context) (inside.Policies, error) {
 			stop.Reason = d.Masks.Text(stop.Reason)
 		}
 	}
+	if err == nil {
+		err = d.noteStops(ctx, all.Policies)
+	}
 	return all, err
 }
 

@@ -33,6 +33,7 @@ type CauseData struct {
 	StackHash       string    `json:"stack_hash,omitempty"`
 	Example         int64     `json:"example"`
 	Description     string    `json:"description,omitempty"`
+	inside.CauseNote
 }
 
 // DataOfCause is a cause for programs.
@@ -299,6 +300,8 @@ func DataOfCampaign(c campaigns.Campaign) CampaignData {
 // CampaignRecord is a campaign with its record.
 type CampaignRecord struct {
 	CampaignData
+	// Notes are what persons say of the causes that the campaign names.
+	Notes  []CauseNoteData        `json:"notes,omitempty"`
 	Behind []inside.Behind        `json:"left_behind,omitempty"`
 	Events []inside.CampaignEvent `json:"events"`
 }

@@ -217,7 +217,7 @@ const (
 
 // IsRequest reports whether the id of a record is that of a request, and of no campaign.
 func IsRequest(id string) bool {
-	return slices.ContainsFunc([]string{shownBy, decidedBy, policyBy, heldBy, erasedBy, brokenBy},
+	return slices.ContainsFunc([]string{shownBy, decidedBy, policyBy, heldBy, erasedBy, brokenBy, causeBy},
 		func(by string) bool { return strings.HasPrefix(id, by) })
 }
 

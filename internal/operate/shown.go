@@ -78,6 +78,9 @@ func (d *Desk) CampaignOf(ctx context.Context, who Person, c campaigns.Campaign)
 	if v.Behind, err = d.LeftBehind(ctx, c); err != nil {
 		return v, err
 	}
+	if v.Notes, err = d.NotesOf(ctx, c); err != nil {
+		return v, err
+	}
 	events, err := hidden.Of(d.Campaigns).History(ctx, c.ID, 0)
 	v.Events = listed(events)
 	for i := range v.Events {
@@ -174,6 +177,8 @@ func EventWords(k letters.EventKind) string {
 		return "standing policy"
 	case letters.EventFreeze:
 		return "freeze of a handler"
+	case letters.EventCause:
+		return "work on a cause"
 	}
 	return spaced(string(k))
 }

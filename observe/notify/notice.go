@@ -25,12 +25,16 @@ import (
 type Kind string
 
 const (
-	// NewCause says that a letter of a cause arrived, of which none had arrived for a whole Config.Window.
+	// NewCause says that a letter of a cause arrived, of which none had arrived for a whole Config.Window, and which is
+	// not snoozed.
 	NewCause Kind = "new_cause"
 	// Threshold says that Config.Threshold letters of a cause wait.
 	Threshold Kind = "threshold"
 	// OldestLetter says that the letter that waits longest is older than Config.OldestAge.
 	OldestLetter Kind = "oldest_letter"
+	// CauseGrew says that more than 4 times as many letters of a snoozed cause arrive in an hour as in the hour before
+	// the snooze, and at least 10. It is over when the cause is snoozed again, or the time of the snooze ends.
+	CauseGrew Kind = "cause_grew"
 	// CampaignStopped says that a campaign stopped itself, because too many letters failed again, or because its topic
 	// refused them.
 	CampaignStopped Kind = "campaign_stopped"
@@ -53,13 +57,13 @@ const (
 )
 
 // Kinds are all kinds.
-var Kinds = []Kind{NewCause, Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld,
-	SequenceLate, Unplaced, ManyNotices}
+var Kinds = []Kind{NewCause, Threshold, OldestLetter, CauseGrew, CampaignStopped, BreakerOpen, StoreUnavailable,
+	SequenceHeld, SequenceLate, Unplaced, ManyNotices}
 
 // lasts reports whether a kind is of a state, whose end is told.
 func lasts(kind string) bool {
 	switch Kind(kind) {
-	case Threshold, OldestLetter, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld, SequenceLate:
+	case Threshold, OldestLetter, CauseGrew, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld, SequenceLate:
 		return true
 	}
 	return false
@@ -99,7 +103,7 @@ type Notice struct {
 	Class   string `json:"class,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	// Count is how often it happened since the notice before, and Total how often since the StatusNew notice. Of a
-	// Threshold both are the number of letters that wait.
+	// Threshold, and of CauseGrew, both are the number of letters that wait.
 	Count int64 `json:"count"`
 	Total int64 `json:"total"`
 	// First and Last are when it happened first and last, by the clocks of the processes that saw it.
@@ -138,6 +142,8 @@ func (n *Notice) began(at string) string {
 		return fmt.Sprintf("%d dead letters of a cause wait%s", n.Count, at)
 	case OldestLetter:
 		return "A dead letter waits for too long" + at
+	case CauseGrew:
+		return "A snoozed cause grew" + at
 	case CampaignStopped:
 		return "Campaign " + n.Subject + " stopped itself"
 	case BreakerOpen:
@@ -185,7 +191,7 @@ func (n *Notice) place() string {
 // about is what a notice says of its subject, as the ledger keeps it: another instance may have to say it.
 type about struct {
 	Subject, Cause, Topic, Handler, Class, Reason, Description string `json:",omitempty"`
-	Waiting                                                    int64  `json:",omitempty"` // letters of a Threshold
+	Waiting                                                    int64  `json:",omitempty"` // letters of a Threshold, or a CauseGrew
 }
 
 // text is about as the ledger keeps it. Texts are masked, clean and short from here on, in this order: half of a secret

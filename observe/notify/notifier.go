@@ -243,7 +243,7 @@ func (r *running) turn(ctx context.Context) error {
 
 // write gives the ledger what is pending.
 func (r *running) write(ctx context.Context) error {
-	reports := r.n.pending.take()
+	reports := r.awake(ctx, r.n.pending.take())
 	for i, report := range reports {
 		if err := r.report(ctx, r.n.shared, *report); err != nil {
 			r.n.pending.requeue(reports[i:])

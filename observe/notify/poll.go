@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,11 +87,31 @@ const maxGroups = 100
 
 func (r *running) pollLetters(ctx context.Context) error {
 	store := r.n.channel.Letters()
-	if store == nil || !r.n.wants(Threshold) && !r.n.wants(OldestLetter) {
+	if store == nil || !r.n.wants(Threshold) && !r.n.wants(OldestLetter) && !r.n.wants(CauseGrew) {
 		return nil
 	}
 	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
+	notes, err := hidden.Of(store).TendNotes(asked)
+	if err != nil {
+		return err
+	}
+	for cause, note := range notes {
+		if !note.Grown() {
+			continue
+		}
+		groups, err := store.Groups(asked, letters.Filter{Causes: []string{cause}, Statuses: letters.Statuses(), Limit: 1})
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			a := aboutGroup(g)
+			a.Description = cmp.Or(note.Words(), a.Description)
+			if err := r.lasts(ctx, CauseGrew, cause, note.WokenAt, a); err != nil {
+				return err
+			}
+		}
+	}
 	if most := r.n.config.Threshold; most > 0 && r.n.wants(Threshold) {
 		groups, err := store.Groups(asked, letters.Filter{Limit: maxGroups})
 		if err != nil {
@@ -100,15 +121,16 @@ func (r *running) pollLetters(ctx context.Context) error {
 			if g.Count < most {
 				break
 			}
-			a := about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
-				Description: g.Description, Waiting: int64(g.Count)}
-			if err := r.lasts(ctx, Threshold, g.Cause, g.FirstFailedAt, a); err != nil {
+			if notes[g.Cause].Snoozed {
+				continue
+			}
+			if err := r.lasts(ctx, Threshold, g.Cause, g.FirstFailedAt, aboutGroup(g)); err != nil {
 				return err
 			}
 		}
 	}
 	if most := r.n.config.OldestAge; most > 0 && r.n.wants(OldestLetter) {
-		heads, err := store.Heads(asked, letters.Filter{Limit: 1})
+		heads, err := hidden.Of(store).OldestAwake(asked, notes)
 		if err != nil || len(heads) == 0 {
 			return err
 		}
@@ -124,6 +146,36 @@ func (r *running) pollLetters(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func aboutGroup(g letters.Group) about {
+	return about{Cause: g.Cause, Topic: g.Topic, Handler: g.Handler, Class: g.Class.String(), Reason: g.Reason,
+		Description: g.Description, Waiting: int64(g.Count)}
+}
+
+// awake leaves out the letters of causes that are snoozed, and of those that woke, of which CauseGrew is told. If the
+// store does not answer, a notice too many is better than none.
+func (r *running) awake(ctx context.Context, reports []*ledger.Report) []*ledger.Report {
+	var causes []string
+	for _, one := range reports {
+		if one.Kind == string(NewCause) {
+			causes = append(causes, one.Subject)
+		}
+	}
+	store := r.n.channel.Letters()
+	if store == nil || len(causes) == 0 {
+		return reports
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.n.pace.answer)
+	defer cancel()
+	notes, err := hidden.Of(store).Notes(ctx, causes...)
+	if err != nil {
+		return reports
+	}
+	return slices.DeleteFunc(reports, func(one *ledger.Report) bool {
+		note := notes[one.Subject]
+		return one.Kind == string(NewCause) && (note.Snoozed || note.Grown() && r.n.wants(CauseGrew))
+	})
 }
 
 func (r *running) pollCampaigns(ctx context.Context) error {

@@ -17,6 +17,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
@@ -75,6 +78,61 @@ func TestLettersWait(t *testing.T) {
 		for _, n := range in.of(notify.Threshold, notify.StatusNew) {
 			testkit.Check(t, n.Reason == "many", "%+v", n)
 		}
+	})
+}
+
+// Features V16, O4: a snoozed cause makes no notice: not of new letters, not of their number, not of their age. As it grows
+// it wakes, and that is a notice, with what is said of it, until it is snoozed again.
+func TestSnoozed(t *testing.T) {
+	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
+		var in inbox
+		with := notify.Config{Threshold: 3, Sinks: []notify.Sink{in.sink}}
+		s := start(t, with, spillway.Config{Service: "shop", DB: d.Open(t, address)}, func(msg *message.Message) error {
+			reason, _, _ := strings.Cut(msg.UUID, "-")
+			return classify.Permanent(errors.New("order 7 is "+reason), classify.Reason(reason))
+		}, quick)
+		store := s.channel.Letters()
+		arrive := func(reason string, from, to int) string {
+			for i := from; i < to; i++ {
+				s.publish(t, fmt.Sprintf("%s-%d", reason, i))
+			}
+			f := letters.Filter{Reasons: []string{reason}, Topics: []string{"orders"}}
+			testkit.Eventually(t, "the letters of "+reason, func() bool { return testkit.Must(store.Count(t.Context(), f)) == to })
+			return testkit.Must(store.Groups(t.Context(), f))[0].Cause
+		}
+		note, until := "the ledger is slow", time.Now().Add(time.Hour)
+		snooze := func(cause string) {
+			testkit.Must(hidden.Of(store).ChangeNote(t.Context(), cause, inside.CauseChange{Note: &note, SnoozedUntil: &until},
+				letters.Act{By: "ann", Reason: "INC-7"}))
+		}
+		known := arrive("known", 0, 2)
+		testkit.Eventually(t, "its first notice", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) == 1 }, in.String)
+		snooze(known)
+		testkit.Must(d.Open(t, address).Exec(`DELETE FROM spillway_notices`)) // it is as if a whole window went by
+		testkit.Must(d.Open(t, address).Exec(`UPDATE spillway_dead_letters SET first_failed_at = first_failed_at - 172800000000, stored_at = stored_at - 172800000000`))
+		arrive("known", 2, 8) // 4 times as many and 1 fewer than would wake it: it is too many, and too old
+		arrive("other", 0, 1)
+		testkit.Eventually(t, "the notice of another cause", func() bool { return len(in.of(notify.NewCause, notify.StatusNew)) == 2 }, in.String)
+		polled := time.Now()
+		testkit.Eventually(t, "a look at the letters", func() bool { return time.Since(polled) > 500*time.Millisecond })
+		for _, n := range in.of(notify.NewCause, notify.StatusNew)[1:] {
+			testkit.Check(t, n.Reason == "other", "of a snoozed cause: %+v", n)
+		}
+		for _, kind := range []notify.Kind{notify.Threshold, notify.OldestLetter, notify.CauseGrew} {
+			testkit.Check(t, len(in.of(kind, notify.StatusNew)) == 0, "of a snoozed cause: %+v", in.of(kind, notify.StatusNew))
+		}
+		arrive("known", 8, 12)
+		n := in.some(t, notify.CauseGrew, notify.StatusNew)
+		testkit.Check(t, n.Cause == known && n.Reason == "known" && n.Description == note && n.Count >= 10 &&
+			n.Title == "A snoozed cause grew: orders, billing, known", "%+v", n)
+		in.some(t, notify.Threshold, notify.StatusNew)
+		in.some(t, notify.OldestLetter, notify.StatusNew)
+		woken := testkit.Must(hidden.Of(store).Notes(t.Context()))[known]
+		testkit.Check(t, woken.Grown() && len(testkit.Must(store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventCause}}))) == 2,
+			"it is not on record once: %+v", woken)
+		snooze(known)
+		in.some(t, notify.CauseGrew, notify.StatusResolved)
+		testkit.Equal(t, "notices of new causes", len(in.of(notify.NewCause, notify.StatusNew)), 2)
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 type lettersAnswer struct {
 	Totals map[letters.Status]int
 	Causes int
-	Oldest time.Time // when the letter failed first that waits longest; zero if none waits
+	Oldest time.Time // when the letter failed first that waits longest, of no snoozed cause; zero if none waits
 	Groups []group   // those with the most letters
 	Others int       // letters of further causes
 	Newest []newest
@@ -49,9 +49,9 @@ func (m *Metrics) lettersSource(ctx context.Context, store *letters.Store) (prom
 	oldest := newDesc("letters_cause_oldest_timestamp_seconds", "When the letter of a cause failed first that waits "+
 		"longest, as Unix time.", cause...)
 	oldestOfAll := newDesc("letters_oldest_timestamp_seconds", "When the letter failed first that waits longest, as Unix "+
-		"time. There is no value if none waits.")
+		"time. Snoozed causes are left out. There is no value if none waits.")
 	latest := newDesc("letters_newest_cause_timestamp_seconds", "When the newest cause with waiting letters began, as Unix "+
-		"time.", cause[1:]...)
+		"time. Snoozed causes are left out.", cause[1:]...)
 	causes := newDesc("letters_causes", "Causes whose letters wait, at most 1,000.")
 	bound := func(topic, handler, class, reason string) []string {
 		return []string{m.labels.value("topic", topic), m.labels.value("handler", handler), clean(class),
@@ -109,7 +109,11 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 	if err != nil {
 		return a, err
 	}
-	first, err := store.Heads(ctx, letters.Filter{Statuses: waiting, Limit: 1})
+	notes, err := hidden.Of(store).Notes(ctx)
+	if err != nil {
+		return a, err
+	}
+	first, err := hidden.Of(store).OldestAwake(ctx, notes)
 	if err != nil {
 		return a, err
 	}
@@ -119,7 +123,8 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 		}
 	}
 	a.Causes = len(groups)
-	a.Newest = newestOf(groups, maxCauses)
+	snoozed := func(g letters.Group) bool { return notes[g.Cause].Snoozed }
+	a.Newest = newestOf(slices.DeleteFunc(slices.Clone(groups), snoozed), maxCauses)
 	// Of causes with equally many letters the oldest come first: an attacker who makes causes makes no new series.
 	slices.SortStableFunc(groups, func(a, b letters.Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), a.FirstFailedAt.Compare(b.FirstFailedAt),
@@ -129,9 +134,11 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 	for _, g := range groups[len(kept):] {
 		a.Others += g.Count
 	}
-	causes := make([]string, len(kept))
-	for i, g := range kept {
-		causes[i] = g.Cause
+	var causes []string
+	for _, g := range kept {
+		if !snoozed(g) {
+			causes = append(causes, g.Cause)
+		}
 	}
 	oldest, err := hidden.Of(store).OldestWaiting(ctx, causes...)
 	for _, g := range kept {

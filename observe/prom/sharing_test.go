@@ -3,6 +3,7 @@ package prom_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,10 +13,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/observe/prom"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // instance is a process of a service, as its scrapes see it.
@@ -107,6 +111,51 @@ func TestInstancesShareOneAnswer(t *testing.T) {
 		scrapes.Wait()
 		testkit.Equal(t, "questions of 5 instances for 500 scrapes", asks(all), 1)
 	})
+}
+
+// Feature V16: the series that fire the alerts of letters that wait, and of new causes, leave a snoozed cause out.
+// Those that count it still do.
+func TestSnoozedCause(t *testing.T) {
+	one := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, prom.Config{Interval: time.Millisecond, Timeout: time.Minute})[0]
+	one.letter(t, "1", "boom")
+	one.letter(t, "2", "bang")
+	reasons := func() map[string]string {
+		found := make(map[string]string)
+		for name, family := range one.scrape(t) {
+			for _, metric := range family.Metric {
+				for _, label := range metric.Label {
+					if label.GetName() == "reason" {
+						found[strings.TrimPrefix(name, "spillway_letters_")] += label.GetValue() + " "
+					}
+				}
+			}
+		}
+		found["oldest"] = fmt.Sprint(one.scrape(t)["spillway_letters_oldest_timestamp_seconds"] != nil)
+		return found
+	}
+	snoozed, until := "", time.Now().Add(time.Hour)
+	for _, want := range []map[string]string{
+		{"cause_oldest_timestamp_seconds": "bang boom ", "newest_cause_timestamp_seconds": "bang boom ", "oldest": "true"},
+		{"cause_oldest_timestamp_seconds": "bang ", "newest_cause_timestamp_seconds": "bang ", "oldest": "true"},
+		{"cause_oldest_timestamp_seconds": "", "newest_cause_timestamp_seconds": "", "oldest": "false"},
+	} {
+		if snoozed != "" {
+			for _, g := range testkit.Must(one.channel.Letters().Groups(t.Context(), letters.Filter{Reasons: []string{snoozed}})) {
+				testkit.Must(hidden.Of(one.channel.Letters()).ChangeNote(t.Context(), g.Cause, inside.CauseChange{SnoozedUntil: &until}, letters.Act{By: "ann", Reason: "INC-7"}))
+			}
+		}
+		want["waiting"] = "bang boom "
+		testkit.Eventually(t, "the series without "+snoozed, func() bool {
+			found := reasons()
+			for name, all := range want {
+				if each := strings.Fields(found[name]); strings.Join(slices.Sorted(slices.Values(each)), " ") != strings.TrimSpace(all) {
+					return false
+				}
+			}
+			return true
+		}, func() string { return fmt.Sprint(reasons()) })
+		snoozed = map[string]string{"": "boom", "boom": "bang"}[snoozed]
+	}
 }
 
 // Feature O1: an instance that dies in its turn does not keep the others from asking in the next.

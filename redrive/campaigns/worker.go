@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
@@ -161,6 +162,7 @@ type rounds struct {
 	complained  map[string]bool // of campaigns that this worker cannot work on, or that waited for their turn
 	listenAt    map[string]time.Time
 	policyAt    map[string]time.Time // of policies, and of their causes: the next look
+	notesAt     time.Time            // the next look after the notes of causes
 	unavailable bool                 // the database
 }
 
@@ -183,8 +185,16 @@ func (r *rounds) round(ctx context.Context) error {
 		}
 	}
 	r.dispatch(ctx, ready)
+	if now := time.Now(); !now.Before(r.notesAt) {
+		r.notesAt = now.Add(notesEvery)
+		_, tended := hidden.Of(r.all.store).TendNotes(ctx)
+		err = errors.Join(err, tended)
+	}
 	return errors.Join(err, r.policies(ctx))
 }
+
+// notesEvery is how often a worker looks whether a snoozed cause woke.
+const notesEvery = time.Minute
 
 // look does the next thing of a campaign, and reports whether it is to be worked on.
 func (r *rounds) look(ctx context.Context, c Campaign) (runs bool, err error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -62,8 +63,12 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	if err != nil {
 		return v, err
 	}
+	notes, err := c.desk.Notes(r.http.Context(), hashes...)
+	if err != nil {
+		return v, err
+	}
 	for i, g := range groups {
-		row := c.causeRow(r, g)
+		row := c.causeRow(r, g, notes)
 		row.Trend = spark(arrived[i].PerMinute[:])
 		for _, n := range arrived[i].PerMinute {
 			row.LastHour += n
@@ -105,9 +110,11 @@ type causeRow struct {
 	Acts         []act
 }
 
-func (c *console) causeRow(r *request, g letters.Group) causeRow {
-	return causeRow{CauseData: c.desk.Cause(g), New: r.now.Sub(g.FirstFailedAt) < time.Hour,
+func (c *console) causeRow(r *request, g letters.Group, notes map[string]inside.CauseNote) causeRow {
+	row := causeRow{CauseData: c.desk.Cause(g), New: r.now.Sub(g.FirstFailedAt) < time.Hour,
 		Sample: r.link("letters/"+id(g.Example), nil)}
+	row.CauseNote = notes[g.Cause]
+	return row
 }
 
 // statusLink leads to the letters in a status.
@@ -138,6 +145,7 @@ func statusLinks(f letters.Filter, states []letters.Status, link func(letters.Fi
 type causeFacts struct {
 	causeRow
 	Statuses []statusLink
+	Form     *noteForm // if the person may say something of it
 }
 
 // causeOf is the cause whose letters a list has, if it has those of one.
@@ -153,8 +161,15 @@ func (c *console) causeOf(r *request, f letters.Filter) (*causeFacts, error) {
 	states := slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool {
 		return g.All[s] == 0 && s != letters.StatusWaiting && !slices.Contains(f.Statuses, s)
 	})
-	facts := &causeFacts{causeRow: c.causeRow(r, g), Statuses: statusLinks(letters.Filter{Causes: f.Causes, Statuses: f.Statuses},
+	notes, err := c.desk.Notes(r.http.Context(), g.Cause)
+	if err != nil {
+		return nil, err
+	}
+	facts := &causeFacts{causeRow: c.causeRow(r, g, notes), Statuses: statusLinks(letters.Filter{Causes: f.Causes, Statuses: f.Statuses},
 		states, func(f letters.Filter) string { return r.link("letters", operate.FilterValues(f)) })}
+	if c.can(r.person, "cause") {
+		facts.Form = c.noteForm(r, g.Cause, noteValues(facts.CauseNote), problem{})
+	}
 	for i, status := range states {
 		facts.Statuses[i].Letters = g.All[status]
 	}

@@ -38,7 +38,8 @@ type overview struct {
 	Top          int
 	New          int // causes whose first letter failed in the last hour
 	Legend       []legend
-	More         int    // causes that wait and are not in the legend
+	Snoozed      []legend
+	More         int    // causes that wait and are not named
 	Causes       string // the address of all
 	Breakers     []breakerLine
 	HasBreakers  bool
@@ -162,7 +163,8 @@ func breakerLines(held []breaker.Status) (lines []breakerLine) {
 }
 
 const (
-	chartCauses   = 5    // that have a colour of their own
+	chartCauses   = 5 // that have a colour of their own
+	shownSnoozed  = 20
 	shownCauses   = 8    // with those that wait and had no arrivals
 	arrivalCauses = 5000 // whose arrivals are looked up: those with the most letters
 )
@@ -197,10 +199,14 @@ func (c *console) arrivals(r *request, v *overview) error {
 		if err != nil {
 			return err
 		}
+		notes, err := c.desk.Notes(r.http.Context(), some...)
+		if err != nil {
+			return err
+		}
 		for i := range groups {
 			g := &groups[i]
 			minutes := arrived[slices.Index(some, g.Cause)].PerMinute[:] // the groups are in an order of their own
-			one := legend{causeRow: c.causeRow(r, *g), Waiting: g.All[letters.StatusWaiting], minutes: minutes}
+			one := legend{causeRow: c.causeRow(r, *g, notes), Waiting: g.All[letters.StatusWaiting], minutes: minutes}
 			for minute, n := range one.minutes {
 				one.LastHour += n
 				sums[minute] += n
@@ -225,21 +231,28 @@ func (c *console) arrivals(r *request, v *overview) error {
 
 // legend names causes in their order, and returns the series of the chart.
 func (c *console) legend(r *request, v *overview, all []legend) (series [][]int) {
-	others := legend{Colour: colour(chartCauses), minutes: make([]int, 60)}
-	for i, one := range all {
+	others := legend{minutes: make([]int, 60)}
+	for _, one := range all {
+		list, most := &v.Legend, shownCauses
+		if one.Snoozed {
+			list, most = &v.Snoozed, shownSnoozed
+		}
 		switch {
-		case one.LastHour > 0 && i < chartCauses:
-			one.Colour = colour(i)
+		case one.LastHour > 0 && len(series) < chartCauses && !one.Snoozed:
+			one.Colour = colour(len(series))
 			series = append(series, one.minutes)
 		case one.LastHour > 0:
 			others.LastHour, others.Waiting = others.LastHour+one.LastHour, others.Waiting+one.Waiting
 			for minute, n := range one.minutes {
 				others.minutes[minute] += n
 			}
+			if !one.Snoozed {
+				continue
+			}
+		case one.Waiting == 0 && !one.Snoozed:
 			continue
-		case one.Waiting == 0:
-			continue
-		case len(v.Legend) >= shownCauses:
+		}
+		if len(*list) >= most {
 			v.More++
 			continue
 		}
@@ -247,11 +260,12 @@ func (c *console) legend(r *request, v *overview, all []legend) (series [][]int)
 		one.Link = r.link("letters", operate.FilterValues(f))
 		f.MaxSeq = one.Example // the newest of the cause
 		one.Acts = c.acts(r, f, one.Waiting)
-		v.Legend = append(v.Legend, one)
+		*list = append(*list, one)
 	}
 	if others.LastHour > 0 {
+		others.Colour = colour(len(series))
+		v.Legend = slices.Insert(v.Legend, len(series), others)
 		series = append(series, others.minutes)
-		v.Legend = slices.Insert(v.Legend, chartCauses, others)
 	}
 	return series
 }

@@ -27,7 +27,7 @@ var rights = rowsOf(map[Role]string{
 		"POST /campaigns/{id}/cancel | POST /policies/freeze | POST /policies/thaw | POST /policies/{name}/freeze | " +
 		"POST /policies/{name}/thaw | POST /policies/{name}/{cause}/release | GET /redrive?seq=1 | POST /redrive | " +
 		"GET /letters/{seq}/edit | POST /letters/{seq}/edit | GET /discard?seq=1 | POST /discard | POST /discards/{id}/undo | " +
-		"GET /restore?seq=1 | POST /restore",
+		"GET /restore?seq=1 | POST /restore | POST /causes/{cause}",
 	Approve: "POST /campaigns/{id}/approve",
 })
 

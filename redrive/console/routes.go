@@ -76,6 +76,7 @@ func routes() []route {
 		get("sequence", "/sequences/{seq}", (*console).sequence),
 		get("campaigns", "/campaigns", (*console).campaignList, "state", "before", "before-id"),
 		get("campaign", "/campaigns/{id}", (*console).campaign),
+		post("cause", "/causes/{cause}", (*console).noteCause, "owner", "note", "link", "snooze", fieldSeen, "reason"),
 		act("freeze", "/policies/freeze", freezes(true)),
 		act("thaw", "/policies/thaw", freezes(false)),
 		act("freeze", "/policies/{name}/freeze", freezes(true)),

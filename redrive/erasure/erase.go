@@ -35,7 +35,7 @@ func Erase(ctx context.Context, stores Stores, request Request) (Report, error) 
 		forgotten: map[string]struct{}{}}
 	e.keeper, _ = stores.Keys.(keytable.Keeper)
 	err := e.record(ctx, "began")
-	for _, step := range []func(context.Context) error{e.campaigns, e.named, e.delayed, e.parked, e.letters,
+	for _, step := range []func(context.Context) error{e.campaigns, e.notes, e.named, e.delayed, e.parked, e.letters,
 		e.unsearched} {
 		if err == nil {
 			err = step(ctx)
@@ -78,6 +78,17 @@ func (e *erasing) record(ctx context.Context, what string) error {
 	act.Detail += "; " + what
 	act.RedriveID = e.request.Key
 	return hidden.Of(e.Letters).RecordErasure(ctx, act)
+}
+
+// notes takes the values from what persons said of causes.
+func (e *erasing) notes(ctx context.Context) error {
+	if e.Letters == nil || len(e.request.texts()) == 0 {
+		return nil
+	}
+	n, err := hidden.Of(e.Letters).ForgetNotes(ctx, e.request.DryRun, e.request.texts())
+	e.report.Texts += n
+	e.progress()
+	return err
 }
 
 // campaigns takes the values from what campaigns say. An id that stays in the record stays there too.

@@ -331,6 +331,31 @@ func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[strin
 	return oldest, nil
 }
 
+// OldestAwake returns the waiting letter that was stored first, and is of no cause that is snoozed; or none. If a cause
+// is snoozed, it looks at the MaxLimit causes with the most letters.
+func (in *inner) OldestAwake(ctx context.Context, notes map[string]inside.CauseNote) ([]Head, error) {
+	s, f := (*Store)(in), Filter{Limit: 1}
+	if inside.AnySnoozed(notes) {
+		groups, err := s.Groups(ctx, Filter{Limit: MaxLimit})
+		if err != nil {
+			return nil, err
+		}
+		var awake []string
+		for _, g := range groups {
+			if !notes[g.Cause].Snoozed {
+				awake = append(awake, g.Cause)
+			}
+		}
+		oldest, err := in.OldestWaiting(ctx, awake...)
+		if err != nil || len(oldest) == 0 {
+			return nil, err
+		}
+		first := slices.SortedFunc(maps.Keys(oldest), func(a, b string) int { return oldest[a].Compare(oldest[b]) })
+		f.Causes = first[:1]
+	}
+	return s.Heads(ctx, f)
+}
+
 // oldestAtOnce is how many causes one statement of OldestWaiting looks up.
 const oldestAtOnce = 50
 

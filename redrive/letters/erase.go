@@ -141,11 +141,13 @@ func (s *Store) eraseRow(ctx context.Context, tx *sql.Tx, l swept, act Act) erro
 
 // forgetTexts empties the details of the edits of letters, and takes texts from what else is on record of them. Only if
 // there are some the role must be able to change events.
-func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts []string) error {
+func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts []string,
+	kinds ...EventKind) error {
 	w := new(where)
 	anyIn(w, "letter", slices.Compact(slices.Sorted(slices.Values(seqs))), func(seq int64) any { return seq })
 	w.and("service = ?", asBytes(s.service))
 	w.and("(reason <> '' OR detail <> '')")
+	anyIn(w, "kind", kinds, func(kind EventKind) any { return s.db.Text(string(kind)) })
 	rows, err := tx.QueryContext(ctx,
 		s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
 	if err != nil {

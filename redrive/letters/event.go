@@ -64,6 +64,9 @@ const (
 	// EventFreeze says that a person held the messages of a handler, or of all, in all instances, or ended that. It belongs
 	// to no letter: its Seq is 0.
 	EventFreeze EventKind = "freeze"
+	// EventCause says that a person changed the note, the owner, the link or the snooze of a cause, or that a snoozed
+	// cause grew and woke. It belongs to no letter: its Seq is 0.
+	EventCause EventKind = "cause"
 )
 
 // Event is one entry of the record. Entries are never changed or deleted by a Store, not even if their letter is

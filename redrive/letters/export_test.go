@@ -14,6 +14,17 @@ func (s *Store) LeaseWithin(ctx context.Context, tx *sql.Tx, f Filter, seqs []in
 	return err
 }
 
+// TendTimes lets as many workers look after the notes as they were when all of them had read them.
+func (s *Store) TendTimes(ctx context.Context, n int) error {
+	rows, err := s.notes(ctx, nil)
+	for range n {
+		for _, r := range rows {
+			s.tend(ctx, &r)
+		}
+	}
+	return err
+}
+
 // ReadAtMost is maxRead.
 func (s *Store) ReadAtMost(bytes int) { s.maxRead = bytes }
 

@@ -80,8 +80,8 @@ type Config struct {
 //   - On MySQL the table is in the database of the connections. Its binary log must not have binlog_format=STATEMENT.
 //   - If db has only one connection, a caller that holds a transaction on it must not call the Store.
 func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
-	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, counts, bodies,
-		leases)
+	known, err := database.Open(ctx, "letters: NewStore", db, config.Service, table, events, causes, notes, counts,
+		bodies, leases)
 	if err != nil {
 		return nil, err
 	}

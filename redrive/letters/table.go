@@ -41,6 +41,15 @@ var causes = schema.Table{
 	}}},
 }
 
+// notes is the table of what persons say of a cause.
+var notes = schema.Table{
+	Component: "cause_notes", Name: "spillway_cause_notes", Key: []string{"service", "cause"},
+	Versions: []schema.Version{{File: file, Columns: []string{
+		"service", "cause", "note", "owner", "link", "noted_by", "noted_at", "snoozed_until", "snoozed_by", "snoozed_at",
+		"snoozed_rate", "woken_at", "gone_at",
+	}}},
+}
+
 // counts is the table of how many letters each cause has.
 var counts = schema.Table{
 	Component: "letter_counts", Name: "spillway_letter_counts", Key: []string{"service", "cause", "slot"},

@@ -88,8 +88,8 @@ func (h *Handler) outcomes(r *request) (answer, error) {
 	}
 	groups, slow, err := h.Desk.CameBack(ctx, one, h.Counting)
 	v.Slow = slow
-	for _, g := range groups {
-		v.CameBack = append(v.CameBack, h.Desk.Cause(g))
+	if err == nil {
+		v.CameBack, err = h.Desk.Noted(ctx, groups)
 	}
 	return answer{json: v}, err
 }

@@ -226,13 +226,14 @@ var names = map[reflect.Type]string{
 var bounds = map[string]object{
 	"reason": {"minLength": 1}, "version": {"minLength": 1}, "cause": {"minLength": 1}, "rate": {"minimum": 0},
 	"canary": {"minimum": 0}, "max": {"minimum": 0}, "concurrency": {"minimum": 0, "maximum": 256}, "stop_at": {"minimum": 0, "maximum": 1},
-	"stop_after": {"minimum": 0}, "max_seq": {"minimum": 0}, "seqs": {"maxItems": campaigns.MaxSeqs}, "Erasure.ids": {"maxItems": 500},
+	"stop_after": {"minimum": 0}, "max_seq": {"minimum": 0}, "seqs": {"maxItems": campaigns.MaxSeqs}, "Cause.note": {"maxLength": operate.MaxNote},
+	"Cause.owner": {"maxLength": operate.MaxOwner}, "Cause.link": {"maxLength": operate.MaxLink}, "Erasure.ids": {"maxItems": 500},
 }
 
 // schema returns the schema of a type. A body has no field that is not named.
 func (d *document) schema(of reflect.Type, body bool) object {
 	switch of {
-	case reflect.TypeFor[time.Time]():
+	case reflect.TypeFor[time.Time](), reflect.TypeFor[*time.Time]():
 		return object{"type": "string", "format": "date-time"}
 	case reflect.TypeFor[timing.Duration]():
 		return object{"type": "string", "pattern": timing.Pattern, "examples": []any{"1h30m"}}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"time"
 
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -45,10 +47,11 @@ func (h *Handler) causes(r *request) (answer, error) {
 			return answer{}, errAlone
 		}
 		groups, err := h.Desk.CausesBegin(r.http.Context(), begin)
-		return answer{json: h.causesData(groups)}, err
+		v, err := h.causesData(r, groups, err)
+		return answer{json: v}, err
 	}
 	groups, err := h.Desk.Causes(r.http.Context(), f, int(skip))
-	v := h.causesData(groups)
+	v, err := h.causesData(r, groups, err)
 	if len(groups) == f.Limit {
 		v.Next = seqCursor("causes", skip+int64(len(groups)))
 	}
@@ -57,12 +60,30 @@ func (h *Handler) causes(r *request) (answer, error) {
 
 var errAlone = invalid("begins", "stands alone: leave out the other fields")
 
-func (h *Handler) causesData(groups []letters.Group) operate.CausesData {
+func (h *Handler) causesData(r *request, groups []letters.Group, err error) (operate.CausesData, error) {
 	v := operate.CausesData{Causes: []operate.CauseData{}}
-	for _, g := range groups {
-		v.Causes = append(v.Causes, h.Desk.Cause(g))
+	if err != nil {
+		return v, err
 	}
-	return v
+	noted, err := h.Desk.Noted(r.http.Context(), groups)
+	v.Causes = append(v.Causes, noted...)
+	return v, err
+}
+
+// noteCause changes what persons say of a cause.
+func (h *Handler) noteCause(r *request, body operate.CauseBody) (answer, error) {
+	c := inside.CauseChange{Note: body.Note, Owner: body.Owner, Link: body.Link, SnoozedUntil: body.SnoozedUntil}
+	if body.Unsnooze {
+		if c.SnoozedUntil != nil {
+			return answer{}, invalid("unsnooze", "is true, and snoozed_until is given: give one of them")
+		}
+		c.SnoozedUntil = new(time.Time)
+	}
+	v, err := h.Desk.ChangeCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("cause"), c)
+	if errors.Is(err, inside.ErrNoCause) {
+		err = missing("No letter of the service ever had such a cause.")
+	}
+	return answer{json: v}, err
 }
 
 // letters lists letters.

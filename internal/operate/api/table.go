@@ -108,6 +108,9 @@ func changing() []Route {
 			policy),
 		post("release", "/policies/{name}/release", "Let a policy redrive a cause again that is repaired.",
 			posted((*Handler).release), operate.ReleaseBody{}, policy),
+		post("noteCause", "/causes/{cause}", "Say what is known of a cause, who works on it and where, and snooze it. It is "+
+			"named by its hash, or the first characters of that.", posted((*Handler).noteCause), operate.CauseBody{},
+			operate.CauseNoteData{}),
 		post("hold", "/outages/freeze", "Hold the messages of a handler, or of all, in all instances.", hold(true),
 			operate.HandlerBody{}, handler),
 		post("letGo", "/outages/release", "End the freeze of a handler, or of all handlers.", hold(false),

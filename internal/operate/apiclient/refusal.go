@@ -30,7 +30,8 @@ func (r *Refusal) Error() string { return r.says }
 // Is lets a refusal stand for the error that a database gives.
 func (r *Refusal) Is(target error) bool {
 	switch target {
-	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked, inside.ErrNoPolicy:
+	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked, inside.ErrNoPolicy,
+		inside.ErrNoCause:
 		return r.Type == operate.ProblemNotFound
 	case operate.ErrNoOutages:
 		return r.Type == operate.ProblemNoOutages

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -110,7 +111,8 @@ func Explain(err error, timeout time.Duration) *operate.Problem {
 	case errors.Is(err, letters.ErrNotFound), errors.Is(err, campaigns.ErrNotFound):
 		return is(http.StatusNotFound, operate.ProblemNotFound, "Not found",
 			"What you look for is not there. It may have been purged, or it belongs to another service.")
-	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost):
+	case errors.Is(err, campaigns.ErrState), errors.Is(err, letters.ErrLeaseLost),
+		errors.Is(err, inside.ErrNoteChanged):
 		return is(http.StatusConflict, operate.ProblemChanged, "Something has changed meanwhile",
 			"Nothing was changed. Look at the present state, and decide again.")
 	case errors.As(err, &large):

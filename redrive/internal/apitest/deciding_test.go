@@ -154,7 +154,7 @@ func sendTwice(t *testing.T, on fixture.Database) {
 		if !row.Keyed {
 			continue
 		}
-		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x", "{cause}", "9f3a").Replace(row.Pattern)
 		d.post(path, "{}", func(r *http.Request) { r.Header.Del("Idempotency-Key") }).want(t, http.StatusBadRequest, operate.ProblemKeyMissing)
 		for _, k := range []string{"x", started.ID + "0", "8e03978e-40d5-43e8-bc93-6894a57f932%", strings.Repeat("a", 36)} {
 			d.post(path, "{}", key(k)).want(t, http.StatusBadRequest, `"field":"Idempotency-Key"`)
@@ -207,7 +207,7 @@ func TestMasks(t *testing.T) {
 	id := read[operate.CampaignsData](t, d.get("/campaigns")).Campaigns[0].ID
 	answers := map[string]string{"/plan": plan}
 	for _, row := range api.Table() {
-		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", id).Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", id, "{cause}", "9f3a").Replace(row.Pattern)
 		if row.Method == http.MethodGet {
 			answers[path] = d.get(path).body
 			low := d.get(path, as(operate.LookWithoutPayload)).body

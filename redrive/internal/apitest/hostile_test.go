@@ -30,6 +30,7 @@ var bodies = map[string]fields{
 	"/campaigns/x/cancel": {"reason": "x"}, "/sequences/1/release": {"reason": "x"}, "/sequences/1/skip": {"reason": "x"},
 	"/sequences/1/discard": {"reason": "x", "all": true}, "/policies/freeze": {"reason": "x"}, "/policies/thaw": {"reason": "x"},
 	"/policies/x/freeze": {"reason": "x"}, "/policies/x/thaw": {"reason": "x"}, "/policies/x/release": {"reason": "x", "cause": "9f3a"},
+	"/causes/9f3a":    {"reason": "x", "note": "a note"},
 	"/outages/freeze": {"reason": "x", "handler": "billing"}, "/outages/release": {"reason": "x", "handler": "billing"},
 	"/leases/break": {"reason": "x", "seqs": []int{1}}, "/erasures": {"reason": "x", "ids": []string{"id-1"}}, "/erasures/plan": {"ids": []string{"id-1"}},
 }
@@ -41,7 +42,7 @@ func TestBodies(t *testing.T) {
 		if row.Method != http.MethodPost {
 			continue
 		}
-		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x", "{cause}", "9f3a").Replace(row.Pattern)
 		good, found := bodies[path]
 		testkit.Check(t, found, "bodies has no row for %s", path)
 		text := string(testkit.Must(json.Marshal(good)))
@@ -116,7 +117,7 @@ func TestUnavailable(t *testing.T) {
 	d := newDesk(t)
 	testkit.NoError(t, d.db.Close())
 	for _, row := range api.Table() {
-		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "discard-9f3a12bc-0000-4000-8000-000000000001").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{cause}", "9f3a", "{id}", "discard-9f3a12bc-0000-4000-8000-000000000001").Replace(row.Pattern)
 		if kind := map[string]string{"restored": "restore-", "erasure": "erasure-"}[row.Name]; kind != "" {
 			path = strings.Replace(path, "discard-", kind, 1)
 		}
@@ -125,7 +126,7 @@ func TestUnavailable(t *testing.T) {
 		case row.Right == 0 || row.Name == "breakers":
 			continue
 		case row.Method == http.MethodPost:
-			body := bodies[strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)]
+			body := bodies[strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x", "{cause}", "9f3a").Replace(row.Pattern)]
 			r = d.post(path, body).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")
 		default:
 			r = d.get(path).want(t, http.StatusServiceUnavailable, operate.ProblemUnavailable, "is closed")

@@ -94,7 +94,7 @@ func TestRights(t *testing.T) {
 	d := newDesk(t).holding(fixture.Several(3)...)
 	for _, row := range api.Table() {
 		name, least := row.Method+" "+row.Pattern, row.Right
-		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x").Replace(row.Pattern)
+		path := strings.NewReplacer("{seq}", "1", "{name}", "x", "{id}", "x", "{cause}", "9f3a").Replace(row.Pattern)
 		for right := operate.Nothing; right <= operate.Approve; right++ {
 			ask := func() reply { return d.get(path, as(right)) }
 			if row.Method == http.MethodPost {

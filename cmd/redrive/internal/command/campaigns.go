@@ -113,6 +113,9 @@ func (a *app) campaign(ctx context.Context, d *desk, id string) error {
 		{"quarantined", count(c.Quarantined)}, {"refused", count(c.Refused)}, {"failed", count(c.Failed)},
 		{"gone", count(c.Gone)},
 	}...)
+	for _, note := range c.Notes {
+		a.screen.Field("cause", short(note.Cause)+": "+note.Words())
+	}
 	for _, left := range c.LeftOut {
 		a.screen.Field("left out", leftOut(left))
 	}

@@ -65,16 +65,20 @@ and ids apart. LAST MIN is how many came in the last full minute. EXAMPLE is the
 					"--status discarded what was given up")
 				return nil
 			}
-			err = rows(a, groups, []screen.Column{
+			columns := []screen.Column{
 				{Name: "CAUSE", Style: screen.Blue}, {Name: "LETTERS", Right: true, Style: screen.Bold},
 				{Name: "LAST MIN", Right: true, Drop: 6, Extra: true},
 				{Name: "FIRST", Drop: 4, Extra: true, Style: screen.Dim},
 				{Name: "LAST", Drop: 1, Style: screen.Dim}, {Name: "TOPIC", Min: 8}, {Name: "HANDLER", Min: 8, Drop: 2},
 				{Name: "CLASS", Drop: 5, Extra: true}, {Name: "REASON", Min: 8},
 				{Name: "EXAMPLE", Right: true, Drop: 3}, {Name: "DESCRIPTION", Min: 11},
-			}, func(g operate.CauseData) []any {
+			}
+			if slices.ContainsFunc(groups, func(g operate.CauseData) bool { return g.Words() != "" }) {
+				columns = append(columns, screen.Column{Name: "NOTE", Min: 11})
+			}
+			err = rows(a, groups, columns, func(g operate.CauseData) []any {
 				return []any{a.shortened(g.Cause), g.Count, g.LastMinute, a.when(g.FirstFailedAt), a.when(g.LastFailedAt), g.Topic,
-					g.Handler, g.Class, g.Reason, g.Example, g.Description}
+					g.Handler, g.Class, g.Reason, g.Example, g.Description, g.Words()}[:len(columns)]
 			})
 			switch {
 			case err != nil || len(groups) < limit:

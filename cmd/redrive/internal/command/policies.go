@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +90,7 @@ func (a *app) stops(p inside.Policy) {
 		t.Row("(all)", a.when(f.At), f.By, f.Reason)
 	}
 	for _, b := range p.Blocked {
-		t.Row(b.Cause, a.when(b.At), b.By, b.Reason)
+		t.Row(b.Cause, a.when(b.At), b.By, strings.TrimSuffix(b.Reason+"; "+b.Note, "; "))
 	}
 	if p.Frozen != nil || len(p.Blocked) > 0 {
 		a.screen.Table(t)

@@ -158,7 +158,7 @@ file: see redrive help config.`,
 		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(),
 			a.policies(), a.console(),
 			a.doctor()},
-		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(),
+		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.cause(),
 			a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
 	} {

@@ -76,6 +76,26 @@ CREATE TABLE IF NOT EXISTS spillway_letter_causes (
 	PRIMARY KEY (service, cause)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
+-- What persons say of a cause: a note, an owner, a link, and until when it is snoozed. snoozed_rate is how many letters
+-- arrived in the hour before the snooze. woken_at is set if the cause grew beyond it. gone_at is since when no letter of
+-- the cause waits. Times are microseconds since 1970, or 0.
+CREATE TABLE IF NOT EXISTS spillway_cause_notes (
+	service       VARBINARY(255) NOT NULL,
+	cause         VARBINARY(255) NOT NULL,
+	note          LONGBLOB NOT NULL,
+	owner         LONGBLOB NOT NULL,
+	link          LONGBLOB NOT NULL,
+	noted_by      LONGBLOB NOT NULL,
+	noted_at      BIGINT NOT NULL,
+	snoozed_until BIGINT NOT NULL,
+	snoozed_by    LONGBLOB NOT NULL,
+	snoozed_at    BIGINT NOT NULL,
+	snoozed_rate  BIGINT NOT NULL,
+	woken_at      BIGINT NOT NULL,
+	gone_at       BIGINT NOT NULL,
+	PRIMARY KEY (service, cause)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+
 -- How many letters of a cause have each status, and how many arrived ever, and of late. A number is the sum over the
 -- slots: each writer counts in a slot of its own, so that writers do not wait for each other. A number of one slot can
 -- be negative. minute is the last one with an arrival, in minutes since 1970. recent has the minutes before, the latest
@@ -135,6 +155,10 @@ ON DUPLICATE KEY UPDATE version = spillway_schema.version;
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('letter_claims', 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
+ON DUPLICATE KEY UPDATE version = spillway_schema.version;
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('cause_notes', 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)
 ON DUPLICATE KEY UPDATE version = spillway_schema.version;
 
 INSERT INTO spillway_schema (component, version, applied_at)

@@ -79,6 +79,26 @@ CREATE TABLE IF NOT EXISTS spillway_letter_causes (
 	PRIMARY KEY (service, cause)
 );
 
+-- What persons say of a cause: a note, an owner, a link, and until when it is snoozed. snoozed_rate is how many letters
+-- arrived in the hour before the snooze. woken_at is set if the cause grew beyond it. gone_at is since when no letter of
+-- the cause waits. Times are microseconds since 1970, or 0.
+CREATE TABLE IF NOT EXISTS spillway_cause_notes (
+	service       bytea NOT NULL,
+	cause         text NOT NULL,
+	note          text NOT NULL,
+	owner         text NOT NULL,
+	link          text NOT NULL,
+	noted_by      text NOT NULL,
+	noted_at      bigint NOT NULL,
+	snoozed_until bigint NOT NULL,
+	snoozed_by    text NOT NULL,
+	snoozed_at    bigint NOT NULL,
+	snoozed_rate  bigint NOT NULL,
+	woken_at      bigint NOT NULL,
+	gone_at       bigint NOT NULL,
+	PRIMARY KEY (service, cause)
+);
+
 -- How many letters of a cause have each status, and how many arrived ever, and of late. A number is the sum over the
 -- slots: each writer counts in a slot of its own, so that writers do not wait for each other. A number of one slot can
 -- be negative. minute is the last one with an arrival, in minutes since 1970. recent has the minutes before, the latest
@@ -137,6 +157,9 @@ VALUES ('letter_bodies', 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigi
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('letter_claims', 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ON CONFLICT DO NOTHING;
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('cause_notes', 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ON CONFLICT DO NOTHING;
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('letter_causes', 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ON CONFLICT DO NOTHING;

@@ -77,6 +77,26 @@ CREATE TABLE IF NOT EXISTS spillway_letter_causes (
 	PRIMARY KEY (service, cause)
 ) WITHOUT ROWID;
 
+-- What persons say of a cause: a note, an owner, a link, and until when it is snoozed. snoozed_rate is how many letters
+-- arrived in the hour before the snooze. woken_at is set if the cause grew beyond it. gone_at is since when no letter of
+-- the cause waits. Times are microseconds since 1970, or 0.
+CREATE TABLE IF NOT EXISTS spillway_cause_notes (
+	service       BLOB NOT NULL,
+	cause         TEXT NOT NULL,
+	note          TEXT NOT NULL,
+	owner         TEXT NOT NULL,
+	link          TEXT NOT NULL,
+	noted_by      TEXT NOT NULL,
+	noted_at      INTEGER NOT NULL,
+	snoozed_until INTEGER NOT NULL,
+	snoozed_by    TEXT NOT NULL,
+	snoozed_at    INTEGER NOT NULL,
+	snoozed_rate  INTEGER NOT NULL,
+	woken_at      INTEGER NOT NULL,
+	gone_at       INTEGER NOT NULL,
+	PRIMARY KEY (service, cause)
+) WITHOUT ROWID;
+
 -- How many letters of a cause have each status, and how many arrived ever, and of late. A number is the sum over the
 -- slots: each writer counts in a slot of its own, so that writers do not wait for each other. A number of one slot can
 -- be negative. minute is the last one with an arrival, in minutes since 1970. recent has the minutes before, the latest
@@ -135,6 +155,9 @@ VALUES ('letter_bodies', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS IN
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('letter_claims', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
+
+INSERT INTO spillway_schema (component, version, applied_at)
+VALUES ('cause_notes', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
 
 INSERT INTO spillway_schema (component, version, applied_at)
 VALUES ('letter_causes', 1, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)) ON CONFLICT DO NOTHING;
