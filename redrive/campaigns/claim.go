@@ -3,6 +3,7 @@ package campaigns
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"time"
 
@@ -52,13 +53,14 @@ type batch struct {
 // take claims the next letters of a campaign, and reads them. After an error, and without letters, none is claimed.
 func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *batch, err error) {
 	k, err = f.claim(ctx, f.speed.most(f.config.batch), fresh)
-	if err != nil || len(k.rows) == 0 {
+	if len(k.rows) == 0 {
 		return k, nil, err
 	}
-	c, err := hidden.Of(f.all.store).Leased(ctx, k.leased, k.seqs())
-	if err != nil || len(c.Letters) == 0 {
+	// an error may be that of a commit whose answer was lost: then its letters are leased
+	c, notRead := hidden.Of(f.all.store).Leased(ctx, k.leased, k.seqs())
+	if notRead != nil || len(c.Letters) == 0 {
 		f.returnTurns(&k, len(k.rows))
-		return k, nil, err
+		return k, nil, errors.Join(err, notRead)
 	}
 	b = &batch{claim: k, letters: make(map[int64]*letters.Letter, len(c.Letters)),
 		lease: lease.Hold(f.all.store, c, f.config.Lease, func(err error) {
@@ -140,8 +142,9 @@ func (f *flight) returnTurns(k *claim, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), maxReturn)
 	defer cancel()
 	_ = f.all.write(ctx, func(tx *sql.Tx) error { // without the database they are lost
-		_, err := f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ? AND next_due = ?`,
-			from, f.all.db.Text(f.campaign.ID), k.next)
+		_, err := f.all.exec(ctx, tx, `UPDATE spillway_campaigns SET next_due = ? WHERE id = ? AND next_due = ?
+AND EXISTS (SELECT token FROM spillway_letter_claims WHERE token = ?)`, // it was committed
+			from, f.all.db.Text(f.campaign.ID), k.next, f.all.db.Bytes(k.leased.Token))
 		return err
 	})
 }
