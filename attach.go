@@ -424,7 +424,7 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	}
 	for field, configured := range b.channel.holds.fields {
 		if b.redelivery.Cuts(configured) {
-			logging.HoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
+			eventHoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
 				logging.Config: field, logging.Topic: topic, "max_hold": configured,
 				logging.Held:      b.redelivery.MaxHold(configured),
 				"redelivery_time": b.redelivery.After,
@@ -468,7 +468,7 @@ func (l left) report() error {
 		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
 	}
 	for _, w := range waiting {
-		logging.StageRowsLeft.Write(l.logger, errLeft,
+		eventStageRowsLeft.Write(l.logger, errLeft,
 			logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
 	}
 	return nil
@@ -485,7 +485,7 @@ func (l parkedLeft) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
 	defer cancel()
 	if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
-		logging.ParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
+		eventParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
 	}
 	return nil
 }

@@ -206,7 +206,7 @@ func (c *Config) share() error {
 	c.Logger = logging.Wrap(c.Logger, c.Privacy.Text)
 	if logger := c.Logger; c.Classify.OnRulePanic == nil {
 		c.Classify.OnRulePanic = func(text string, stack []byte) {
-			logging.RulePanicked.Write(logger, fmt.Errorf("%s\n%s", text, stack), nil)
+			eventRulePanicked.Write(logger, fmt.Errorf("%s\n%s", text, stack), nil)
 		}
 	}
 	classifier, err := classify.New(c.Classify)
@@ -431,3 +431,35 @@ func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	refused = err != nil
 	return messages, err
 }
+
+// Functions of yours.
+var (
+	// each: Repair the rule.
+	eventRulePanicked = logging.ErrorEvent("rule_panicked", "A classification rule failed; it has no say")
+)
+
+// Outages, and the breaker.
+var (
+	// start: Set the field to half of the redelivery time.
+	eventHoldCut = logging.ErrorEvent("hold_cut",
+		"A configured hold is too long for the broker of a topic; its messages are held for less")
+)
+
+// Stages and the delay store.
+var (
+	// start: Set `Config.Ordered` until the messages are gone.
+	eventParkedLeft = logging.ErrorEvent("parked_left",
+		"Messages wait in the order of their key, and this channel has no Ordered: later messages of their keys "+
+			"overtake them. Set Config.Ordered until they are gone, or check that another instance has it")
+	// start: Give one instance with these handlers a `Stages.Store` in `DB` until the messages are gone.
+	eventStageRowsLeft = logging.ErrorEvent("stage_rows_left",
+		"Messages wait in the delay store of DB, which this channel does not read: give Config.Stages a Store in DB "+
+			"until they were published, or check that another instance does")
+)
+
+// Notices.
+var (
+	// start: Call `Watch` of the Notifier, and `router.AddPlugin(notifier.Plugin)`.
+	eventNoticesOff = logging.ErrorEvent("notices_off",
+		"A Notifier in Config.Observers sends nothing: no router has its Plugin")
+)

@@ -190,7 +190,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 	ch.plugins = append(ch.plugins, lifecycle.New(func() error {
 		logging.Begin(config.Logger)
 		if slices.ContainsFunc(config.Observers, func(o Observer) bool { return lifecycle.Misses(o) }) {
-			logging.NoticesOff.Write(config.Logger, nil, nil)
+			eventNoticesOff.Write(config.Logger, nil, nil)
 		}
 		return nil
 	}, func() { logging.Flush(config.Logger) }).Plugin)

@@ -106,7 +106,7 @@ func (r *Receiver) share(handler string) {
 		return
 	}
 	if first := *r.handler.Load(); first != handler && r.shared.CompareAndSwap(false, true) {
-		logging.ConsumerShared.Write(r.config.Logger, errShared,
+		eventConsumerShared.Write(r.config.Logger, errShared,
 			logging.Fields{logging.Consumer: r.config.Consumer, "first": first, "second": handler})
 	}
 }

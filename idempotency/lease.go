@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
@@ -116,7 +115,7 @@ func (r *Receiver) complete(c *chain.Call, key Key, k *keeper, outputs []byte) e
 		return classify.Permanent(failed("record", key, err), classify.Description(refused))
 	}
 	err = failed("record", key, err)
-	logging.AppliedUnrecorded.Write(r.config.Logger, err, fields(key))
+	eventAppliedUnrecorded.Write(r.config.Logger, err, fields(key))
 	return r.requeue(c, err)
 }
 
@@ -206,7 +205,7 @@ func (k *keeper) renew() {
 	case errors.Is(err, ErrLeaseLost):
 		k.end(true)
 	default:
-		logging.LeaseNotRenewed.Write(k.logger, err, nil)
+		eventLeaseNotRenewed.Write(k.logger, err, nil)
 		k.renewal.Reset(min(k.d/20, time.Second))
 	}
 }
@@ -375,14 +374,14 @@ func (r *Receiver) giveUp(c *chain.Call, key Key, lease Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Msg.Context()), requestTimeout)
 	defer cancel()
 	if err := lease.Release(ctx); err != nil {
-		logging.LeaseNotGivenUp.Write(r.config.Logger, err, fields(key))
+		eventLeaseNotGivenUp.Write(r.config.Logger, err, fields(key))
 	}
 }
 
 // lostLease gives a message back whose lease was lost.
 func (r *Receiver) lostLease(c *chain.Call, key Key, err error) error {
 	err = failed("keep the lease of", key, err)
-	logging.LeaseLost.Write(r.config.Logger, err, fields(key))
+	eventLeaseLost.Write(r.config.Logger, err, fields(key))
 	r.tell("OnLeaseLost", r.config.Hooks.OnLeaseLost, c.Msg.Context(), key)
 	return r.requeue(c, err)
 }

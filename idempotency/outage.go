@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
@@ -124,7 +123,7 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	case outage.Contended(err), errors.Is(err, errPatience), errors.Is(ended, context.DeadlineExceeded):
 		return r.requeue(c, err)
 	case errors.Is(err, errNestedPools):
-		logging.ClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
+		eventClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
 		return r.keeper.Interrupted(waitContext(c), c, err, nil)
 	case errors.Is(err, sql.ErrTxDone): // the transaction that was to be joined is over
 		return r.keeper.Interrupted(waitContext(c), c, err, nil)

@@ -90,7 +90,7 @@ func newPurge(store Store, config PurgeConfig) (*purge, error) {
 	}
 	config.setDefaults()
 	if config.Retention < config.Horizon {
-		logging.PurgeTooEarly.Write(config.Logger,
+		eventPurgeTooEarly.Write(config.Logger,
 			fmt.Errorf("the retention %s is shorter than the horizon %s", config.Retention, config.Horizon),
 			logging.Fields{"of": fmt.Sprintf("%T", store), "retention": config.Retention, "horizon": config.Horizon})
 	}
@@ -164,9 +164,9 @@ func (p *purge) run(ctx context.Context) {
 		fields := logging.Fields{"of": fmt.Sprintf("%T", p.store), "keys": n}
 		switch {
 		case err != nil && ctx.Err() == nil:
-			logging.PurgeFailed.Write(p.config.Logger, err, fields)
+			eventPurgeFailed.Write(p.config.Logger, err, fields)
 		case err == nil && n > 0:
-			logging.KeysPurged.Write(p.config.Logger, nil, fields)
+			eventKeysPurged.Write(p.config.Logger, nil, fields)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (p *purge) stop() {
 	select {
 	case <-p.ended:
 	case <-timer.C:
-		logging.PurgeHangs.Write(p.config.Logger, errors.New("the database does not answer"),
+		eventPurgeHangs.Write(p.config.Logger, errors.New("the database does not answer"),
 			logging.Fields{"of": fmt.Sprintf("%T", p.store)})
 	}
 }

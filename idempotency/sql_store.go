@@ -280,7 +280,7 @@ func (p *pool) tell(waited time.Duration) {
 		return
 	}
 	stats := p.db.Stats()
-	logging.PoolUsedUp.Write(p.logger, errPoolUsedUp, logging.Fields{
+	eventPoolUsedUp.Write(p.logger, errPoolUsedUp, logging.Fields{
 		"max_open_connections": stats.MaxOpenConnections, "in_use": stats.InUse, "claims": p.claims.Load(),
 		"waited": waited.String(),
 	})

@@ -111,7 +111,7 @@ func (r *Receiver) settle(c *chain.Call, next handler, entry Entry,
 // nothing back.
 func (r *Receiver) duplicate(c *chain.Call, entry Entry, claim Claim, record *Record) ([]*message.Message, error) {
 	if err := claim.Release(); err != nil {
-		logging.ClaimNotReleased.Write(r.config.Logger, err, fields(entry.Key))
+		eventClaimNotReleased.Write(r.config.Logger, err, fields(entry.Key))
 	}
 	return r.absorb(c, entry, record)
 }
@@ -162,7 +162,7 @@ func explained(err error, description string) error {
 // handler itself the key stays, so that another attempt would be absorbed as if this one had succeeded: set aside, it
 // is seen.
 func (r *Receiver) left(key Key, err, released error) error {
-	logging.ClaimNotReleased.Write(r.config.Logger, released, fields(key))
+	eventClaimNotReleased.Write(r.config.Logger, released, fields(key))
 	if !errors.Is(released, sql.ErrTxDone) {
 		return err
 	}
@@ -185,7 +185,7 @@ func (r *Receiver) absorb(c *chain.Call, entry Entry, record *Record) ([]*messag
 			classify.Description(text))
 	}
 	if record.Settled {
-		logging.SettledAbsorbed.Write(r.config.Logger, nil, fields(key))
+		eventSettledAbsorbed.Write(r.config.Logger, nil, fields(key))
 		return nil, nil
 	}
 	return r.replay(c, entry, record.Outputs)
@@ -202,13 +202,13 @@ func (r *Receiver) replay(c *chain.Call, entry Entry, recorded []byte) ([]*messa
 		m.SetContext(c.Msg.Context())
 	}
 	r.watch(c, entry, out)
-	logging.DuplicateAbsorbed.Write(r.config.Logger, nil, fields(key))
+	eventDuplicateAbsorbed.Write(r.config.Logger, nil, fields(key))
 	r.tell("OnDuplicate", r.config.Hooks.OnDuplicate, c.Msg.Context(), key)
 	return out, nil
 }
 
 func (r *Receiver) stale(c *chain.Call, entry Entry, applied int64) {
-	logging.VersionSkipped.Write(r.config.Logger, nil, logging.Fields{
+	eventVersionSkipped.Write(r.config.Logger, nil, logging.Fields{
 		logging.Consumer: entry.Consumer, logging.Key: entry.ID, "version": entry.Version, "applied": applied,
 	})
 	if hook := r.config.Hooks.OnStale; hook != nil {
@@ -240,9 +240,61 @@ func (r *Receiver) watch(c *chain.Call, entry Entry, out []*message.Message) {
 		defer cancel()
 		err := safecall.Call("Store.MarkPublished", func() error { return r.store.MarkPublished(ctx, entry) })
 		if err != nil {
-			logging.OutputsUnmarked.Write(r.config.Logger, err, fields(entry.Key))
+			eventOutputsUnmarked.Write(r.config.Logger, err, fields(entry.Key))
 		}
 	})
 }
 
 func redriven(c *chain.Call) bool { return c.Msg.Metadata[chain.KeyRedriveCount] != "" }
+
+// The receiver, and the purge of keys.
+var (
+	// each: nothing
+	eventDuplicateAbsorbed = logging.DebugEvent("duplicate_absorbed", "The receiver absorbed a duplicate")
+	// each: nothing
+	eventSettledAbsorbed = logging.DebugEvent("settled_absorbed",
+		"The receiver absorbed a message that ended without an effect before")
+	// each: nothing
+	eventVersionSkipped = logging.DebugEvent("version_skipped",
+		"The receiver skipped a version: a later one was applied before")
+	// each: Repair the database.
+	eventOutputsUnmarked = logging.ErrorEvent("outputs_unmarked",
+		"The receiver cannot mark outputs as published; a duplicate publishes them again")
+	// once: Give each handler its own receiver.
+	eventConsumerShared = logging.ErrorEvent("consumer_shared",
+		"Two handlers have the same Consumer: a message that both receive is applied by one of them, and absorbed by "+
+			"the other. Give each handler a receiver of its own, or leave ReceiverConfig.Consumer out")
+	// each: Look for effects that happened twice.
+	eventAppliedUnrecorded = logging.ErrorEvent("applied_unrecorded",
+		"The receiver cannot record that a message was applied; it is requeued, and its effects may happen again")
+	// each: nothing
+	eventLeaseNotRenewed = logging.DebugEvent("lease_not_renewed", "The receiver cannot renew a lease, and tries again")
+	// each: nothing
+	eventLeaseNotGivenUp = logging.InfoEvent("lease_not_given_up",
+		"The receiver cannot give up the lease of a failed message; it comes again when the lease has expired")
+	// each: Look for double effects; make the lease longer than the handler.
+	eventLeaseLost = logging.ErrorEvent("lease_lost",
+		"The receiver lost a lease while the handler was at work; its effects may happen twice")
+	// each: Settle the message before it is handled again.
+	eventClaimWaitsForOwn = logging.ErrorEvent("claim_waits_for_own",
+		"A claim waits for another claim of its own message")
+	// each: nothing, unless it goes on
+	eventClaimNotReleased = logging.InfoEvent("claim_not_released",
+		"The receiver cannot release the claim of a duplicate, or of a failed message; the database ends it with its "+
+			"connection")
+	// once: Raise `SetMaxOpenConns`, or handle fewer messages at once.
+	eventPoolUsedUp = logging.ErrorEvent("pool_used_up",
+		"Messages wait for connections that other messages hold, perhaps for ever")
+	// start: Make `PurgeConfig.Retention` longer than the horizon.
+	eventPurgeTooEarly = logging.ErrorEvent("purge_too_early",
+		"Keys are purged while their messages may still come again: a message that is redriven or retried after its "+
+			"key was purged is applied again")
+	// each: Repair the database, if it goes on.
+	eventPurgeFailed = logging.ErrorEvent("purge_failed",
+		"A purge of keys failed; it is tried again when the next is due")
+	// each: nothing
+	eventKeysPurged = logging.DebugEvent("keys_purged", "Purged keys")
+	// stop: Repair the database.
+	eventPurgeHangs = logging.ErrorEvent("purge_hangs",
+		"A purge of keys did not end in time; the router stops without waiting for it")
+)

@@ -291,7 +291,7 @@ func (r *Retry) shown(c *chain.Call, a Attempt) Attempt {
 func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 		a.Verdict.Class.String()
-	if line, due := logging.HandlerRetried.At(r.config.Logger, topic, handler, class); due {
+	if line, due := eventHandlerRetried.At(r.config.Logger, topic, handler, class); due {
 		line.Write(r.cause(a.Err), logging.Fields{
 			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number,
 			logging.Wait:      pause,
@@ -409,7 +409,7 @@ func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
 	if event.ToStage {
 		to = "stage"
 	}
-	if line, due := logging.BudgetSpent.At(r.config.Logger, handler, b.traffic, to); due {
+	if line, due := eventBudgetSpent.At(r.config.Logger, handler, b.traffic, to); due {
 		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: b.traffic, logging.To: to})
 	}
 	if r.config.Hooks.OnBudgetSpent != nil {
@@ -418,3 +418,12 @@ func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
 		})
 	}
 }
+
+// A message fails.
+var (
+	// each: nothing
+	eventHandlerRetried = logging.InfoEvent("handler_retried", "The handler failed and is called again")
+	// each: Look why so many messages fail.
+	eventBudgetSpent = logging.InfoEvent("budget_spent",
+		"The retry budget is spent; messages go to their next stage, or wait")
+)

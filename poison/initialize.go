@@ -125,7 +125,7 @@ func (q *Queue) makeReady(source string, sinks []Sink) (ready bool) {
 		})
 		if err != nil {
 			ready = false
-			logging.LetterTopicMissing.Write(q.config.Logger, err,
+			eventLetterTopicMissing.Write(q.config.Logger, err,
 				logging.Fields{logging.DeadLetterTopic: sink.Topic})
 		}
 	}

@@ -121,9 +121,9 @@ func (q *Queue) logForm(l *Letter, sink Sink, form rawForm, refusals []error) {
 	if form == whole {
 		return
 	}
-	event := logging.LetterRaw
+	event := eventLetterRaw
 	if form == plain {
-		event = logging.LetterPlain
+		event = eventLetterPlain
 	}
 	fields := q.fields(l)
 	fields[logging.DeadLetterTopic], fields["form"] = sink.Topic, form.String()
@@ -182,9 +182,9 @@ func (q *Queue) publishTo(ctx context.Context, sink Sink, l *Letter, form rawFor
 		}
 		fields := logging.Fields{logging.Attempt: attempt, logging.DeadLetterTopic: sink.Topic}
 		if outage.Unavailable(err) { // the outage is logged once
-			logging.LetterPublisherUnavailable.Write(q.config.Logger, nil, fields)
+			eventLetterPublisherUnavailable.Write(q.config.Logger, nil, fields)
 		} else {
-			logging.LetterRefused.Write(q.config.Logger, err, fields)
+			eventLetterRefused.Write(q.config.Logger, err, fields)
 		}
 		if destination.IsRefused(err) {
 			return forGood, err

@@ -139,7 +139,7 @@ func (q *Queue) masked(field, value string, mask func(string) string) string {
 	}
 	result := withheld
 	if err := safecall.Call("poison."+field, func() error { result = mask(value); return nil }); err != nil {
-		logging.MaskPanicked.Write(q.config.Logger, nil, logging.Fields{logging.Config: "QueueConfig." + field})
+		eventMaskPanicked.Write(q.config.Logger, nil, logging.Fields{logging.Config: "QueueConfig." + field})
 	}
 	return result
 }

@@ -130,7 +130,7 @@ func (q *Queue) seal(ctx context.Context, l *Letter) error {
 		if hook := q.config.Hooks.OnPublishError; hook != nil {
 			safecall.Hook(q.config.Logger, "poison.OnPublishError", func() { hook(ctx, *l, err) })
 		}
-		logging.LetterNotSealed.Write(q.config.Logger, err,
+		eventLetterNotSealed.Write(q.config.Logger, err,
 			logging.Fields{logging.Topic: logged(l.Origin.Topic), logging.Attempt: attempt})
 		if attempt >= q.config.PublishAttempts || !timing.Wait(ctx, waits.NextBackOff()) {
 			return err

@@ -66,7 +66,7 @@ func (q *Queue) settle(c *chain.Call, o chain.Outcome) chain.Outcome {
 	}
 	if c.Claimed() {
 		q.misplaced.Do(func() {
-			logging.QueueMisplaced.Write(q.config.Logger, o.Why, nil)
+			eventQueueMisplaced.Write(q.config.Logger, o.Why, nil)
 		})
 		return o
 	}
@@ -123,7 +123,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	q.maskMetadata(l.Original.Metadata)
 
 	if failure.Verdict.Class == classify.ClassDiscard {
-		q.log(logging.Discarded, failure, l)
+		q.log(eventDiscarded, failure, l)
 		q.hook("OnDiscard", q.config.Hooks.OnDiscard, ctx, *l)
 		return nil
 	}
@@ -143,7 +143,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	if err != nil {
 		fields := q.fields(l)
 		fields[logging.Failure] = q.cause(failure, l)
-		logging.Unplaced.Write(q.config.Logger, err, fields)
+		eventUnplaced.Write(q.config.Logger, err, fields)
 		q.unplaced(ctx, l, err)
 		if c != nil && errors.Is(err, errNoRoom) {
 			q.noRoom.wait(c)
@@ -151,7 +151,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		return errors.Join(failure, err)
 	}
 	chain.Placed(failure)
-	q.log(logging.DeadLettered, failure, l)
+	q.log(eventDeadLettered, failure, l)
 	q.hook("OnDeadLetter", q.config.Hooks.OnDeadLetter, ctx, *l)
 	return nil
 }
@@ -221,7 +221,7 @@ func (q *Queue) fillOrigin(origin *Origin, msg *message.Message, source naming.S
 	if q.config.Origin != nil {
 		if err := safecall.Call("poison.Origin",
 			func() error { known = q.config.Origin(msg); return nil }); err != nil {
-			logging.OriginPanicked.Write(q.config.Logger, err, nil)
+			eventOriginPanicked.Write(q.config.Logger, err, nil)
 		}
 		known.Timestamp = boundedtext.Moment(known.Timestamp)
 	}
@@ -288,3 +288,43 @@ func (q *Queue) fields(l *Letter) logging.Fields {
 		logging.Attempt:         l.Failure.Attempts,
 	}
 }
+
+// A message fails.
+var (
+	// each: Repair the cause, and redrive: docs/incidents.md.
+	eventDeadLettered = logging.ErrorEvent("dead_lettered", "Message dead-lettered")
+	// each: nothing
+	eventDiscarded = logging.InfoEvent("discarded", "Message discarded, because its error is marked so")
+	// each: Repair the publisher; the message comes again.
+	eventUnplaced = logging.ErrorEvent("unplaced", "All publishers refused the dead letter; the message is nacked")
+	// each: See `unplaced` or `letter_raw`, if one follows.
+	eventLetterRefused = logging.ErrorEvent("letter_refused", "A dead letter was refused")
+	// each: See to the KMS or keys: docs/sealing.md.
+	eventLetterNotSealed = logging.ErrorEvent("letter_not_sealed",
+		"A dead letter cannot be sealed; nothing is published, and its message is held or nacked")
+	// each: nothing
+	eventLetterPublisherUnavailable = logging.DebugEvent("letter_publisher_unavailable",
+		"The publisher of dead letters is unavailable")
+	// each: Look why it was refused; raw letters can be redriven.
+	eventLetterRaw = logging.ErrorEvent("letter_raw",
+		"The dead letter was refused for its content; it is published in its raw form")
+	// each: Give `QueueConfig.Fallbacks` a larger sink.
+	eventLetterPlain = logging.ErrorEvent("letter_plain",
+		"No dead letter fits beside its message; the message is published as it came, and its story is in this log "+
+			"alone. For letters of such messages give QueueConfig.Fallbacks a sink that takes larger ones").Always()
+	// once: Put the queue outside of the receiver, once.
+	eventQueueMisplaced = logging.ErrorEvent("queue_misplaced",
+		"The queue stands inside an idempotent receiver, or is attached twice; it passes errors on")
+	// once: Create the topic.
+	eventLetterTopicMissing = logging.ErrorEvent("letter_topic_missing",
+		"The dead-letter topic may be missing; its first letter is published anyway")
+)
+
+// Functions of yours.
+var (
+	// each: Repair the mask.
+	eventMaskPanicked = logging.ErrorEvent("mask_panicked", "A mask panicked; the value is withheld")
+	// each: Repair the function.
+	eventOriginPanicked = logging.ErrorEvent("origin_panicked",
+		"QueueConfig.Origin panicked; the letter has the origin that the router knows")
+)

@@ -122,7 +122,7 @@ func (h *Handler) makeReady(topic string) {
 		return
 	}
 	if err := h.initialize(topic); err != nil {
-		logging.RedriveTopicMissing.Write(h.Logger, err,
+		eventRedriveTopicMissing.Write(h.Logger, err,
 			logging.Fields{logging.DeadLetterTopic: topic})
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -86,7 +85,7 @@ func (r *rules) publish(ctx context.Context, kind observe.Kind, publisher messag
 		}
 		err = fmt.Errorf("redrive: publish to %q: %w", logged(topic), err)
 		r.onPublishError(ctx, l, err)
-		logging.RedriveUnplaced.Write(r.Logger, err, fields(l, topic))
+		eventRedriveUnplaced.Write(r.Logger, err, fields(l, topic))
 		if r.Classifier.IsTooLarge(err) {
 			if tooLarge++; tooLarge <= maxShrinks && ctx.Err() == nil {
 				attempt--

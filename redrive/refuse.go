@@ -34,7 +34,7 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 	}
 	for _, t := range mostFirst(refused, maxRefusedTopics) {
 		d.report.refusedTopic(t.Topic, t.Letters)
-		logging.RedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
+		eventRedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
 			logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
 	}
 	return nil
@@ -104,7 +104,7 @@ const closedFor = time.Second
 func (h *Handler) closed(ctx context.Context, msg *message.Message, l poison.Letter, topic string,
 	err error) (outcome, error) {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
-		logging.RedriveKeysUnavailable.Write(h.Logger, err, fields(l, topic))
+		eventRedriveKeysUnavailable.Write(h.Logger, err, fields(l, topic))
 		if h.minWait > 0 { // with a router; a drain ends
 			timing.Wait(ctx, closedFor)
 		}
@@ -141,3 +141,23 @@ func (d *drain) closed(ctx context.Context, b *batch, l *letters.Letter, topic s
 		d.report.SealError = err
 	}
 }
+
+// Redrives, letters and campaigns.
+var (
+	// each: See to the KMS.
+	eventRedriveKeysUnavailable = logging.ErrorEvent("redrive_keys_unavailable",
+		"The keys of sealed letters are unavailable; a letter is requeued")
+	// each: Add the topic to `Allow`, if it is right.
+	eventRedriveNotAllowed = logging.ErrorEvent("redrive_not_allowed", "Letters are not redriven, and wait")
+	// each: Repair the topic, or its publisher.
+	eventRedriveUnplaced = logging.ErrorEvent("redrive_unplaced", "A publisher refused a letter")
+	// start: Create the topic.
+	eventRedriveTopicMissing = logging.ErrorEvent("redrive_topic_missing",
+		"The topics for letters that are not redriven may not exist; the letter is published there anyway")
+	// each: nothing
+	eventLetterTakenOver = logging.InfoEvent("letter_taken_over",
+		"A letter was taken over, or arrived again, while it was worked on")
+	// each: nothing
+	eventLettersNotReleased = logging.InfoEvent("letters_not_released",
+		"Letters were not released; they are free again when their lease is over")
+)

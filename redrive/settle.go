@@ -167,7 +167,7 @@ func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err err
 // error is of the database: a drain that went on without marking would publish every letter twice.
 func (d *drain) lostMark(l *letters.Letter, err error) {
 	if errors.Is(err, letters.ErrLeaseLost) {
-		logging.LetterTakenOver.Write(d.Logger, err, nil)
+		eventLetterTakenOver.Write(d.Logger, err, nil)
 		d.mu.Lock()
 		d.report.LeasesLost++
 		d.considered[l.Seq] = struct{}{}
@@ -201,7 +201,7 @@ func (d *drain) failed(b *batch, l *letters.Letter, err error) {
 func (d *drain) release(b *batch, some ...*letters.Letter) {
 	err := d.underGrace(func(ctx context.Context) error { return hidden.Of(d.store).Release(ctx, b.Of(some...)) })
 	if err != nil {
-		logging.LettersNotReleased.Write(d.Logger, err, nil)
+		eventLettersNotReleased.Write(d.Logger, err, nil)
 	}
 }
 

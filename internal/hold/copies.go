@@ -261,10 +261,18 @@ func (r *Redelivery) CameAgain(logger watermill.LoggerAdapter, after time.Durati
 	if r.Learn(after) {
 		r.notified.Do(func() {
 			of[logging.After], of[logging.Held] = after, r.MaxHold(0)
-			logging.HeldCopy.Write(logger, errRedelivered, of)
+			eventHeldCopy.Write(logger, errRedelivered, of)
 		})
 	}
 }
 
 var errRedelivered = errors.New("another instance would have handled it too: give the subscriber a method " +
 	"RedeliveryTime that returns the broker's redelivery time, or set a part's MaxHold to half of that at most")
+
+// Outages, and the breaker.
+var (
+	// once: Give the subscriber a `RedeliveryTime`, or hold for less.
+	eventHeldCopy = logging.ErrorEvent("held_copy",
+		"A broker delivered a message again that is held here; it is not handled twice here, and messages of this "+
+			"subscriber are held for less from now on")
+)

@@ -1,9 +1,10 @@
 // Package logging writes the log lines of the library.
 //
-// Each line is one of the events that event.go lists the files of, and has fields, whose names are in names.go. A part wraps the logger of its configuration once, and writes its lines with Event.Write:
+// Each line is an Event, which the package that writes it declares, and has fields, whose names are in names.go. A part
+// wraps the logger of its configuration once, and writes its lines with Event.Write:
 //
 //	config.Logger = logging.Wrap(config.Logger, config.Privacy.Text)
-//	logging.LeaseLost.Write(config.Logger, err, logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
+//	eventLeaseLost.Write(config.Logger, err, logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 //
 // A Log does what holds for all lines:
 //

@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -9,8 +8,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 )
 
-// An Event is a kind of log line: its level and its text. All events of the library are declared in this
-// package, and docs/events.md has a row for each.
+// An Event is a kind of log line: its level and its text. A package declares its events itself, those of several
+// packages are below, and docs/events.md has a row for each. The comment of an event begins with when a line comes: each
+// time, message or try; once for what the fields name; outage, once an outage; start or stop of the router. What to do
+// follows.
 type Event struct {
 	name  any // a string, boxed once
 	level watermill.LogLevel
@@ -18,28 +19,26 @@ type Event struct {
 	each  bool // no line is left out
 }
 
-var events []*Event
-
-// Events returns all events, in the order of their declaration.
-func Events() []*Event { return slices.Clone(events) }
-
 // Name returns the value of the field event.
 func (e *Event) Name() string { return e.name.(string) }
 
-// Level returns the level of the event's lines.
-func (e *Event) Level() watermill.LogLevel { return e.level }
-
-// Text returns the message of the event's lines.
-func (e *Event) Text() string { return e.text }
-
-func event(level watermill.LogLevel, name, text string) *Event {
-	e := &Event{name: name, level: level, text: text}
-	events = append(events, e)
-	return e
+// ErrorEvent makes an event that an operator must act on, such as the begin of an outage.
+func ErrorEvent(name, text string) *Event {
+	return &Event{name: name, level: watermill.ErrorLogLevel, text: text}
 }
 
-// always makes an event whose lines are all written, because what they say is nowhere else.
-func (e *Event) always() *Event {
+// InfoEvent makes an event that the service deals with by itself, such as the end of an outage.
+func InfoEvent(name, text string) *Event {
+	return &Event{name: name, level: watermill.InfoLogLevel, text: text}
+}
+
+// DebugEvent makes an event of the service's daily work.
+func DebugEvent(name, text string) *Event {
+	return &Event{name: name, level: watermill.DebugLogLevel, text: text}
+}
+
+// Always makes an event whose lines are all written, because what they say is nowhere else.
+func (e *Event) Always() *Event {
 	e.each = true
 	return e
 }
@@ -103,18 +102,6 @@ func (l Line) Write(err error, fields Fields) {
 	}
 }
 
-// The events are in failing.go and returning.go. The comment of each begins with when a line comes: each time, message
-// or try; once for what the fields name; outage, once an outage; start or stop of the router. What to do follows.
-
-// The levels of events. An operator must act on an Error line. What the service does by itself is an Info line, or a
-// Debug line if it is part of its daily work. An outage is one Error line when it begins, and one Info line when it
-// ends.
-const (
-	isError = watermill.ErrorLogLevel
-	isInfo  = watermill.InfoLogLevel
-	isDebug = watermill.DebugLogLevel
-)
-
 // Cause returns an error with the head of text. Mask text before: a cut first can leave half of a secret. The error
 // does not wrap the original, whose text is not masked.
 func Cause(text string) error { return masked(boundedtext.Text(text, maxError)) }
@@ -123,3 +110,53 @@ func Cause(text string) error { return masked(boundedtext.Text(text, maxError)) 
 type masked string
 
 func (m masked) Error() string { return string(m) }
+
+// Other modules.
+var (
+	// once: Upgrade Spillway, or keep the module's older version.
+	ForeignUnknown = InfoEvent("foreign_unknown",
+		"Something of another module is not as the library knows it, so a check or a bound that depends on it may be "+
+			"missing")
+)
+
+// Functions of yours.
+var (
+	// each: Repair the hook.
+	HookPanicked = ErrorEvent("hook_panicked", "A hook panicked; the message goes on without it")
+	// each: Repair the function.
+	ReentryPanicked = ErrorEvent("reentry_panicked", "ReentryTopic panicked; the letter goes to its origin topic")
+)
+
+// Stages and the delay store.
+var (
+	// each: Repair the database. The partition waits.
+	SequencesUnavailable = ErrorEvent("sequences_unavailable",
+		"Parked messages cannot be read or written; their partition waits")
+	// start: Read the error; messages may wait in a removed stage.
+	StageSearchFailed = ErrorEvent("stage_search_failed", "The search for messages in removed stages failed")
+)
+
+// Redrives, letters and campaigns.
+var (
+	// each: Read the error; the letter waits.
+	RedriveRefused = ErrorEvent("redrive_refused", "A letter is not redriven")
+	// each: Add the key that the error names: docs/sealing.md.
+	RedriveClosed = ErrorEvent("redrive_closed", "A sealed letter does not open; it is not redriven")
+	// each: nothing, unless it goes on
+	LettersNotRenewed = InfoEvent("letters_not_renewed",
+		"The leases of letters were not renewed; the next try is in a third of a lease")
+	// each: Read the error: database, `Config.Access`, `Config.Breakers`, or a slow query.
+	ConsoleFailed = ErrorEvent("console_failed", "The console could not answer a request")
+)
+
+// Adapters for Kafka, RabbitMQ and SQL.
+var (
+	// each: nothing
+	SessionEnded = DebugEvent("session_ended",
+		"The group session ended before the message was settled; it will be redelivered")
+	// stop: Let handlers end with their context.
+	SubscriptionCut = ErrorEvent("subscription_cut", "A subscription did not end in time; its connections are cut")
+	// each: nothing, unless `lasted` is long: a member leaves late
+	SessionAgain = InfoEvent("session_again",
+		"A group session ended and the next one began; no message was delivered in between")
+)

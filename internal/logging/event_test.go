@@ -17,8 +17,15 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
+var (
+	outputRefused  = logging.ErrorEvent("output_refused", "refused")
+	deadLettered   = logging.ErrorEvent("dead_lettered", "dead-lettered")
+	handlerRetried = logging.InfoEvent("handler_retried", "retried")
+	letterPlain    = logging.ErrorEvent("letter_plain", "plain").Always()
+)
+
 func fail(logger watermill.LoggerAdapter, handler string, n int) {
-	logging.OutputRefused.Write(logger, fmt.Errorf("failure %d", n), logging.Fields{logging.Topic: "orders", logging.Handler: handler})
+	outputRefused.Write(logger, fmt.Errorf("failure %d", n), logging.Fields{logging.Topic: "orders", logging.Handler: handler})
 }
 
 // Feature O5: a storm of 10,000 failures in one place writes few lines, whose counts add up to 10,000. The first ten
@@ -101,7 +108,7 @@ func TestAlwaysWritten(t *testing.T) {
 		kept := &testkit.Log{}
 		logger := logging.Wrap(kept, nil)
 		for range 1000 {
-			logging.LetterPlain.Write(logger, nil, nil)
+			letterPlain.Write(logger, nil, nil)
 		}
 		testkit.Equal(t, "lines", len(kept.Errors()), 1000)
 	})
@@ -114,8 +121,8 @@ func TestHostileValues(t *testing.T) {
 	logger := logging.Wrap(kept, func(text string) string { return strings.ReplaceAll(text, "4242", "****") })
 	id := "m-1\nlevel=ERROR msg=\"forged\"\r\x1b[2J\u2028\u202e\xff" + strings.Repeat("x", 1000)
 	err := errors.New("line\nline\x1b[31m card 4242" + strings.Repeat("x", 10<<10))
-	logging.DeadLettered.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
-	logging.HandlerRetried.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
+	deadLettered.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
+	handlerRetried.Write(logger, err, logging.Fields{logging.MessageID: id, logging.Wait: time.Second})
 	if lines := kept.Errors(); len(lines) != 1 || !strings.HasPrefix(lines[0].Err.Error(), `line\nline\x1b[31m card ****`) || len(lines[0].Err.Error()) > 1<<10 {
 		t.Errorf("error lines %v", lines)
 	}
@@ -128,7 +135,7 @@ func TestHostileValues(t *testing.T) {
 	testkit.Check(t, len(got) <= 200 && !strings.ContainsAny(got,
 		"\n\r\x1b\u2028\u202e") && utf8.ValidString(got) && strings.HasPrefix(got, `m-1\nlevel=`), "id %q", got)
 	testkit.Equal(t, "wait", lines[0].Fields[logging.Wait], any("1s"))
-	logging.DeadLettered.Write(logging.Wrap(kept, func(string) string { panic("mask") }), errors.New("secret"), nil)
+	deadLettered.Write(logging.Wrap(kept, func(string) string { panic("mask") }), errors.New("secret"), nil)
 	testkit.Equal(t, "withheld", kept.Errors()[1].Err.Error(), "[withheld: the mask panicked]")
 }
 

@@ -103,15 +103,15 @@ func (b *Breaker) log(change Change) {
 	}
 	switch {
 	case change.To == Closed:
-		logging.BreakerClosed.Write(b.config.Logger, nil, fields)
+		eventBreakerClosed.Write(b.config.Logger, nil, fields)
 	case change.To == Frozen:
-		logging.BreakerFrozen.Write(b.config.Logger, nil, fields)
+		eventBreakerFrozen.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Ramping:
-		logging.BreakerReopened.Write(b.config.Logger, nil, fields)
+		eventBreakerReopened.Write(b.config.Logger, nil, fields)
 	case change.To == Open && change.From == Closed:
-		logging.BreakerOpened.Write(b.config.Logger, cause, fields)
+		eventBreakerOpened.Write(b.config.Logger, cause, fields)
 	default:
-		logging.BreakerChanged.Write(b.config.Logger, nil, fields)
+		eventBreakerChanged.Write(b.config.Logger, nil, fields)
 	}
 }
 
@@ -125,3 +125,37 @@ func (b *Breaker) cause(err error) error {
 	}
 	return logging.Cause(b.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
 }
+
+// Outages, and the breaker.
+var (
+	// outage: Repair what the handler calls: docs/breaker.md.
+	eventBreakerOpened = logging.ErrorEvent("breaker_opened",
+		"The breaker opened: messages are held, uncounted, until a probe succeeds")
+	// each: nothing
+	eventBreakerReopened = logging.InfoEvent("breaker_reopened",
+		"The breaker opened again in the ramp: messages are held, uncounted, until a probe succeeds")
+	// each: Close it when the work is done.
+	eventBreakerFrozen = logging.InfoEvent("breaker_frozen",
+		"The breaker is open by hand: messages are held, uncounted, until it is closed by hand")
+	// outage: nothing
+	eventBreakerClosed = logging.InfoEvent("breaker_closed", "The breaker closed: messages pass again")
+	// each: nothing
+	eventBreakerChanged = logging.DebugEvent("breaker_changed", "The breaker has another state")
+	// outage: Read docs/breaker.md#one-message-alone.
+	eventBreakerHeldByOne = logging.ErrorEvent("breaker_held_by_one",
+		"One message alone keeps the breaker open, and has no stage to go to: it is held. If the message is at "+
+			"fault, let its error be permanent (classify.Permanent), or give the handler stages")
+	// once: Read docs/breaker.md#errors-that-do-not-say-unavailable.
+	eventBreakerGaveUp = logging.ErrorEvent("breaker_gave_up",
+		"The breaker holds no more messages for an error of unknown meaning: they go on as without a breaker. If the "+
+			"error says that something is unavailable, mark it with classify.Unavailable; if the message is at fault, "+
+			"with classify.Permanent")
+	// stop: nothing; the entries expire
+	eventBreakerNotCleared = logging.ErrorEvent("breaker_not_cleared",
+		"The store of outages does not answer; outages of this instance count until they expire")
+	// outage: Repair the database.
+	eventBreakerStoreUnavailable = logging.ErrorEvent("breaker_store_unavailable",
+		"The store of outages does not answer; each instance decides for itself until it does")
+	// outage: nothing
+	eventBreakerStoreBack = logging.InfoEvent("breaker_store_back", "The store of outages answers again")
+)

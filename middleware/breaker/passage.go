@@ -304,7 +304,7 @@ func (f *failure) bounded() error {
 func (f *failure) log() {
 	b, at, ctx := f.p.breaker, f.p.at, f.p.c.Ctx
 	if f.alone {
-		logging.BreakerHeldByOne.Write(b.config.Logger, b.cause(fmt.Errorf("%w: %w", errAlone, f.err)), logging.Fields{
+		eventBreakerHeldByOne.Write(b.config.Logger, b.cause(fmt.Errorf("%w: %w", errAlone, f.err)), logging.Fields{
 			logging.Topic: message.SubscribeTopicFromCtx(ctx), logging.Handler: at.handler, logging.MessageID: f.p.c.ID(),
 		})
 	}
@@ -313,6 +313,6 @@ func (f *failure) log() {
 		if at.scope != "" {
 			fields["scope"] = at.scope
 		}
-		logging.BreakerGaveUp.Write(b.config.Logger, b.cause(f.err), fields)
+		eventBreakerGaveUp.Write(b.config.Logger, b.cause(f.err), fields)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // Store is where the instances of a service share outages and freezes, each a Status with the name of the instance that
@@ -92,7 +91,7 @@ func (s *sharing) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), shareTimeout)
 	defer cancel()
 	if err := s.store.Leave(ctx, s.instance); err != nil && !s.unavailable {
-		logging.BreakerNotCleared.Write(s.breaker.config.Logger, err, nil)
+		eventBreakerNotCleared.Write(s.breaker.config.Logger, err, nil)
 	}
 	s.breaker.lonely()
 }
@@ -130,9 +129,9 @@ func (s *sharing) round(ctx context.Context) {
 	if unavailable := err != nil; unavailable != s.unavailable {
 		s.unavailable = unavailable
 		if unavailable {
-			logging.BreakerStoreUnavailable.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
+			eventBreakerStoreUnavailable.Write(s.breaker.config.Logger, s.breaker.cause(err), nil)
 		} else {
-			logging.BreakerStoreBack.Write(s.breaker.config.Logger, nil, nil)
+			eventBreakerStoreBack.Write(s.breaker.config.Logger, nil, nil)
 		}
 	}
 }

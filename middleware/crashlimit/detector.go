@@ -298,7 +298,7 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
 	o.unmarked.Store(0)
 	o.on.Store(true)
-	logging.CrashStoreUnavailable.Write(logger, err, nil)
+	eventCrashStoreUnavailable.Write(logger, err, nil)
 }
 
 // note takes in how a beat went.
@@ -323,7 +323,7 @@ func (o *outage) answered(logger watermill.LoggerAdapter) {
 	}
 	o.until = now
 	o.on.Store(false)
-	logging.CrashStoreBack.Write(logger, nil, logging.Fields{
+	eventCrashStoreBack.Write(logger, nil, logging.Fields{
 		logging.After: now.Sub(o.since).Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
 	})
 }

@@ -191,7 +191,7 @@ func (l *Limit) start() error {
 func (l *Limit) stop() {
 	l.closing.Store(true)
 	if err := l.depart(); err != nil {
-		logging.CrashMessagesUnsigned.Write(l.config.Logger, err, nil)
+		eventCrashMessagesUnsigned.Write(l.config.Logger, err, nil)
 	}
 	l.signOffOrLog()
 }
@@ -199,6 +199,6 @@ func (l *Limit) stop() {
 // signOffOrLog is for callers that cannot return an error.
 func (l *Limit) signOffOrLog() {
 	if err := l.signOffIfIdle(); err != nil {
-		logging.CrashProcessUnsigned.Write(l.config.Logger, err, nil)
+		eventCrashProcessUnsigned.Write(l.config.Logger, err, nil)
 	}
 }

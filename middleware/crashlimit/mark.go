@@ -305,7 +305,7 @@ func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, 
 // remembered logs the first mark that is forgotten. More of them would say nothing new.
 func (l *Limit) remembered(ok bool, m mark) {
 	if !ok && l.removals.full.CompareAndSwap(false, true) {
-		logging.CrashMarkLost.Write(l.config.Logger, errTooMany, m.fields())
+		eventCrashMarkLost.Write(l.config.Logger, errTooMany, m.fields())
 	}
 }
 

@@ -55,7 +55,7 @@ func (l *Limit) begin(insist bool) error {
 	l.outage.note(l.config.Logger, err)
 	l.mode.Store(p.mode())
 	if l.mode.Load() == marking {
-		logging.CrashPeers.Write(l.config.Logger, nil, nil)
+		eventCrashPeers.Write(l.config.Logger, nil, nil)
 	}
 	l.current = p
 	beats, cancel := context.WithCancel(context.Background())
@@ -120,10 +120,10 @@ func (p *process) mode() int32 {
 // turn changes between quiet and marking. It never wakes a limit that is off.
 func (l *Limit) turn(to int32) {
 	if to == marking && l.mode.CompareAndSwap(quiet, marking) {
-		logging.CrashDetected.Write(l.config.Logger, nil, logging.Fields{"for": l.config.quietAfter.String()})
+		eventCrashDetected.Write(l.config.Logger, nil, logging.Fields{"for": l.config.quietAfter.String()})
 	}
 	if to == quiet && l.mode.CompareAndSwap(marking, quiet) {
-		logging.CrashQuiet.Write(l.config.Logger, nil, nil)
+		eventCrashQuiet.Write(l.config.Logger, nil, nil)
 	}
 }
 
@@ -230,6 +230,38 @@ func (p *process) sweep(ctx context.Context) {
 	}
 	p.swept = time.Now()
 	if err := p.limit.config.store.sweep(ctx, keepMarks); err != nil {
-		logging.CrashMarksKept.Write(p.limit.config.Logger, err, nil)
+		eventCrashMarksKept.Write(p.limit.config.Logger, err, nil)
 	}
 }
+
+// The crash limit.
+var (
+	// outage: Repair the database.
+	eventCrashStoreUnavailable = logging.ErrorEvent("crash_store_unavailable",
+		"The store of the crash limit fails; until it answers, crashes go undetected and messages are handled unmarked")
+	// outage: nothing
+	eventCrashStoreBack = logging.InfoEvent("crash_store_back", "The store of the crash limit answers again")
+	// each: nothing
+	eventCrashLetterPlaced = logging.InfoEvent("crash_letter_placed",
+		"A message that was dead-lettered because it ended processes came again: it is acked, and has one dead letter")
+	// each: Repair the database, if it goes on.
+	eventCrashMarksKept = logging.InfoEvent("crash_marks_kept",
+		"Old marks of the crash limit cannot be removed; this is tried again")
+	// outage: Repair the database; a message may be dead-lettered early.
+	eventCrashMarkLost = logging.ErrorEvent("crash_mark_lost",
+		"A mark that is to be removed is forgotten, and more may be; it counts until its message is handled again, "+
+			"or for 30 days")
+	// stop: Nothing, if you cut handlers off.
+	eventCrashMessagesUnsigned = logging.ErrorEvent("crash_messages_unsigned",
+		"Messages that are still being handled are not signed off; they count as if this process had died")
+	// stop: Repair the database.
+	eventCrashProcessUnsigned = logging.ErrorEvent("crash_process_unsigned",
+		"This process is not signed off; other processes will take its end for a crash")
+	// start: nothing
+	eventCrashPeers = logging.InfoEvent("crash_peers",
+		"Other processes have not signed off; deliveries are marked until each has sent two heartbeats")
+	// each: Look why the process ended: docs/crashes.md.
+	eventCrashDetected = logging.InfoEvent("crash_detected", "A process crashed; deliveries are marked")
+	// once: nothing
+	eventCrashQuiet = logging.InfoEvent("crash_quiet", "No process crashed since; deliveries are no longer marked")
+)

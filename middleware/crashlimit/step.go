@@ -13,7 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // What a Limit does with the messages that come.
@@ -161,7 +160,7 @@ func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, row
 	next <-chan struct{}) (again bool, err error) {
 	l := v.limit
 	if len(found) > 0 && found[0].delivery == 0 && found[0] == letterOf(c) {
-		logging.CrashLetterPlaced.Write(l.config.Logger, nil, v.mark.fields())
+		eventCrashLetterPlaced.Write(l.config.Logger, nil, v.mark.fields())
 		l.keepMarks(c, v.mark)
 		return false, errHasLetter
 	}

@@ -227,7 +227,7 @@ func (p *outputPublisher) setAside(c *chain.Call, failure *classify.Failure, top
 
 func (p *outputPublisher) report(c *chain.Call, err error) {
 	config := &p.outputs.config
-	logging.OutputRefused.Write(config.Logger, err, logging.Fields{
+	eventOutputRefused.Write(config.Logger, err, logging.Fields{
 		logging.Topic: message.SubscribeTopicFromCtx(c.Ctx), logging.Handler: message.HandlerNameFromCtx(c.Ctx),
 	})
 	if config.OnOutputError != nil {
@@ -244,8 +244,17 @@ func (p *outputPublisher) passing(messages []*message.Message) {
 		return
 	}
 	p.outputs.untied.Do(func() {
-		logging.OutputsUnprotected.Write(p.outputs.config.Logger, nil, logging.Fields{
+		eventOutputsUnprotected.Write(p.outputs.config.Logger, nil, logging.Fields{
 			logging.Handler: message.HandlerNameFromCtx(messages[0].Context()),
 		})
 	})
 }
+
+// A message fails.
+var (
+	// each: Look why; after bounded tries the source is dead-lettered.
+	eventOutputRefused = logging.ErrorEvent("output_refused", "A produced message was refused")
+	// once: Attach the channel before other decorators.
+	eventOutputsUnprotected = logging.InfoEvent("outputs_unprotected",
+		"Messages of a handler without Outputs.Middleware are published unprotected")
+)

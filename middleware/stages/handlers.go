@@ -166,7 +166,7 @@ func (s *Stages) watched(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		if !met(msg) {
 			once.Do(func() {
-				logging.StageUnprotected.Write(s.config.Logger, errUnprotected,
+				eventStageUnprotected.Write(s.config.Logger, errUnprotected,
 					logging.Fields{logging.Handler: message.HandlerNameFromCtx(msg.Context()),
 						logging.Topic: message.SubscribeTopicFromCtx(msg.Context())})
 			})

@@ -51,7 +51,7 @@ func (m *mixed) Subscribe(ctx context.Context, topic string) (<-chan *message.Me
 		case <-m.closed.Done():
 		case <-time.After(endTogether):
 			of := m.waiters[0].at.of
-			logging.SubscriptionEnded.Write(m.waiters[0].log(), errEnded,
+			eventSubscriptionEnded.Write(m.waiters[0].log(), errEnded,
 				logging.Fields{logging.Topic: topic, logging.Handler: of.name})
 			cancel()
 		}
@@ -149,7 +149,7 @@ func (w *waiter) begin(ctx context.Context, out chan<- *message.Message, ended f
 // leave closes the subscriber if no other stage has it.
 func (w *waiter) leave() {
 	if err := w.at.of.stages.closeUnused(w.sub); err != nil {
-		logging.StageNotClosed.Write(w.log(), err,
+		eventStageNotClosed.Write(w.log(), err,
 			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic})
 	}
 }

@@ -36,7 +36,7 @@ func (s *Stages) Plugin(router *message.Router) error {
 	}
 	handlers := s.snapshot()
 	if len(handlers) == 0 {
-		logging.StagesUnused.Write(s.config.Logger, nil, nil)
+		eventStagesUnused.Write(s.config.Logger, nil, nil)
 	}
 	for _, h := range handlers {
 		if h.extends == router {
@@ -199,7 +199,7 @@ func (s *Stages) topics() (sources []string, known map[string]bool) {
 }
 
 func (s *Stages) abandoned(topic string, messages int) {
-	logging.StageAbandoned.Write(s.config.Logger, errAbandoned,
+	eventStageAbandoned.Write(s.config.Logger, errAbandoned,
 		logging.Fields{logging.StageTopic: topic, logging.Messages: messages})
 }
 

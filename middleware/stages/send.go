@@ -48,7 +48,7 @@ func (s *Stages) send(c *chain.Call, h *handler, failure *classify.Failure, numb
 	}
 	s.refusals.taken(to.topic)
 	class := failure.Verdict.Class.String()
-	if line, due := logging.HandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number),
+	if line, due := eventHandlerDelayed.At(s.config.Logger, h.topic, h.name, class, strconv.Itoa(number),
 		to.topic); due {
 		line.Write(hidden.Of(s.queue).Cause(failure.Err), logging.Fields{
 			logging.Topic: h.topic, logging.Handler: h.name, logging.Class: class, logging.Stage: number,
@@ -144,10 +144,10 @@ func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failur
 	}
 	condemned := outage.Unavailable(err) && c.PlaceContext().Err() == nil // others were seen to pass
 	if s.hopeless(err) || c.Acked() || condemned || s.refusals.tooLong(to.topic, recent.Of(c)) {
-		logging.StageCondemned.Write(s.config.Logger, err, fields)
+		eventStageCondemned.Write(s.config.Logger, err, fields)
 		return chain.Outcome{Next: chain.DeadLetter, Why: errors.Join(failure, err)}
 	}
-	logging.StageRefused.Write(s.config.Logger, err, fields)
+	eventStageRefused.Write(s.config.Logger, err, fields)
 	return chain.OutcomeOf(chain.Requeued(errors.Join(err, failure)))
 }
 

@@ -93,7 +93,7 @@ func (s *Stages) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 	number, pause, ok := s.next(stageOf(c), failure.Verdict.RetryAfter)
 	if !ok {
 		if asked := failure.Verdict.RetryAfter; asked > s.config.longest() {
-			logging.WaitTooLong.Write(s.config.Logger, nil,
+			eventWaitTooLong.Write(s.config.Logger, nil,
 				logging.Fields{logging.Topic: h.topic, logging.Handler: h.name, logging.MessageID: c.Msg.UUID,
 					"retry_after": asked,
 					"max_delay":   s.config.longest()})

@@ -134,7 +134,7 @@ func (t *stageTopic) subscribedWith(sub *sharedSubscriber) {
 		logging.Held: t.maxHold(), "redelivery_time": sub.redelivery.After}
 	if t.holds() < t.longest {
 		fields[logging.Held] = t.holds()
-		logging.StageRounds.Write(config.Logger, nil, fields)
+		eventStageRounds.Write(config.Logger, nil, fields)
 	}
 }
 

@@ -239,7 +239,7 @@ func (w *waiter) stageOf(msg *message.Message) deadletter.Stage {
 		number = w.nearest(stage.Number)
 	}
 	if stage.Number != number && stage.Number != 0 {
-		logging.StageRemoved.Write(w.log(), nil, logging.Fields{
+		eventStageRemoved.Write(w.log(), nil, logging.Fields{
 			logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.Stage: stage.Number,
 			"nearest": number,
 		})
@@ -299,11 +299,11 @@ func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
 	hold := holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
-		w.warn(logging.StageInTransaction, hold)
+		w.warn(eventStageInTransaction, hold)
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now)/2 < hold {
 		hold = max(deadline.Sub(now)/2, min(minHold, holds))
-		w.warn(logging.StageDeadline, hold)
+		w.warn(eventStageDeadline, hold)
 	}
 	return hold
 }
@@ -345,7 +345,7 @@ func (w *waiter) again(ends ending, msg *message.Message, stage deadletter.Stage
 		return w.at.of.stages.config.Publisher.Publish(w.at.topic, round)
 	})
 	if taken = err == nil; !taken {
-		logging.StageRoundRefused.Write(w.log(), err,
+		eventStageRoundRefused.Write(w.log(), err,
 			logging.Fields{logging.Handler: w.at.of.name, logging.StageTopic: w.at.topic, logging.MessageID: msg.UUID})
 	}
 }
@@ -381,3 +381,56 @@ func (l *latch) await(ctx context.Context) bool {
 	}
 	return false
 }
+
+// A message fails.
+var (
+	// each: nothing
+	eventHandlerDelayed = logging.InfoEvent("handler_delayed",
+		"The handler failed; the message waits for its next attempt")
+	// each: Ask for less, or add a longer stage.
+	eventWaitTooLong = logging.InfoEvent("wait_too_long",
+		"An error asks for a longer wait than any stage allows; its message is dead-lettered")
+)
+
+// Stages and the delay store.
+var (
+	// each: Look why the stage refuses it.
+	eventStageCondemned = logging.ErrorEvent("stage_condemned",
+		"A message cannot go into its stage; it is dead-lettered")
+	// each: Repair the stage topic.
+	eventStageRefused = logging.ErrorEvent("stage_refused", "The stage did not take the message; it is requeued")
+	// start: Add the handlers with `Stages.AddHandler`, or leave the stages out.
+	eventStagesUnused = logging.ErrorEvent("stages_unused",
+		"There are retry stages, and no handler has them: a message that fails is dead-lettered after its attempts. "+
+			"Add handlers with Stages.AddHandler or AddConsumerHandler, or leave the stages out")
+	// start: Add the handler, or list the delay as `Retired`.
+	eventStageAbandoned = logging.ErrorEvent("stage_abandoned",
+		"Messages wait in a stage topic that no handler of this process consumes: add their handler, list a removed "+
+			"delay as Retired, or check that another service consumes it")
+	// each: nothing
+	eventStageRemoved = logging.InfoEvent("stage_removed",
+		"A message waits in a stage that was removed; it goes on in the nearest stage")
+	// start: Set `stages.Config.Store`.
+	eventStageInTransaction = logging.ErrorEvent("stage_in_transaction",
+		"The subscriber of a stage topic holds a transaction open for each waiting message; messages go round every "+
+			"second and come late")
+	// start: Set `stages.Config.Store`, or a longer ack deadline.
+	eventStageDeadline = logging.ErrorEvent("stage_deadline",
+		"A stage is longer than its subscriber's ack deadline; messages go round, come late, and hold a transaction "+
+			"while they wait")
+	// each: Repair the stage topic.
+	eventStageRoundRefused = logging.ErrorEvent("stage_round_refused",
+		"A message that goes round was not taken by its stage topic again; it is requeued")
+	// start: nothing
+	eventStageRounds = logging.InfoEvent("stage_rounds",
+		"A stage is longer than its messages can be held; they are published to their stage topic again")
+	// once: Restart the process; look what the broker did.
+	eventSubscriptionEnded = logging.ErrorEvent("subscription_ended",
+		"A subscription ended by itself; its handler and the handler's stages get no more messages")
+	// stop: Read the error; a connection may be left.
+	eventStageNotClosed = logging.ErrorEvent("stage_not_closed", "The subscriber of a stage topic cannot be closed")
+	// once: Attach the channel to the router.
+	eventStageUnprotected = logging.ErrorEvent("stage_unprotected",
+		"A handler with stages runs without Stages.Middleware, so its messages do not wait in stages: Attach the "+
+			"channel to its router, or add the middleware with AddMiddleware of what AddHandler returned")
+)

@@ -17,7 +17,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 )
 
@@ -243,7 +242,7 @@ func (n *Notifier) link(notice Notice) (link string) {
 	}
 	if err := safecall.Call("notify: Config.Link",
 		func() error { link = n.config.Link(notice); return nil }); err != nil {
-		logging.NoticeLinkPanicked.Write(n.logger(), err, nil)
+		eventNoticeLinkPanicked.Write(n.logger(), err, nil)
 		return ""
 	}
 	u, err := url.Parse(link)

@@ -207,10 +207,10 @@ func (r *running) round(ctx context.Context) {
 	switch {
 	case err != nil && r.unavailable.IsZero():
 		r.unavailable = time.Now()
-		logging.NoticeStoreUnavailable.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
+		eventNoticeStoreUnavailable.Write(logger, logging.Cause(r.n.config.Privacy.Text(err.Error())), nil)
 	case err == nil && !r.unavailable.IsZero():
 		r.unavailable = time.Time{}
-		logging.NoticeStoreBack.Write(logger, nil, nil)
+		eventNoticeStoreBack.Write(logger, nil, nil)
 	}
 	if err != nil && time.Since(r.unavailable) >= r.n.pace.answer {
 		r.reportUnavailable(ctx, err)
@@ -277,7 +277,7 @@ func (r *running) sweep(ctx context.Context, in *ledger.Ledger) error {
 		}
 	}
 	if lost > 0 {
-		logging.NoticesLost.Write(r.n.logger(), errLost, logging.Fields{"notices": lost})
+		eventNoticesLost.Write(r.n.logger(), errLost, logging.Fields{"notices": lost})
 		for _, o := range r.outlets {
 			o.missed.Add(int64(lost))
 		}

@@ -57,7 +57,7 @@ func (o *outlet) offer(p *parcel) {
 	default:
 	}
 	if o.missed.Add(1) == 1 {
-		logging.NoticeQueueFull.Write(o.n.logger(), errFull, o.fields(p))
+		eventNoticeQueueFull.Write(o.n.logger(), errFull, o.fields(p))
 	}
 	o.sent.done(p, false)
 }
@@ -79,7 +79,7 @@ func (o *outlet) finish(ctx context.Context) {
 	select {
 	case <-o.ended:
 	case <-left.C:
-		logging.NoticeSinkHangs.Write(o.n.logger(), context.DeadlineExceeded, logging.Fields{"sink": o.number})
+		eventNoticeSinkHangs.Write(o.n.logger(), context.DeadlineExceeded, logging.Fields{"sink": o.number})
 	}
 }
 
@@ -110,7 +110,7 @@ func (o *outlet) deliver(p *parcel) {
 		pause := max(waits.NextBackOff(), min(verdict.RetryAfter, maxRetryAfter))
 		if never := refusesForGood(verdict); never || time.Since(p.made)+pause > o.n.pace.giveUp {
 			o.missed.Add(1)
-			logging.NoticeGivenUp.Write(o.n.logger(), o.cause(err), o.fields(p))
+			eventNoticeGivenUp.Write(o.n.logger(), o.cause(err), o.fields(p))
 			o.sent.done(p, false)
 			return
 		}
@@ -142,14 +142,14 @@ func (o *outlet) judge(err error) classify.Verdict {
 }
 
 func (o *outlet) interrupted(p *parcel) {
-	logging.NoticeInterrupted.Write(o.n.logger(), nil, o.fields(p))
+	eventNoticeInterrupted.Write(o.n.logger(), nil, o.fields(p))
 	o.sent.done(p, true)
 }
 
 func (o *outlet) accepts(p *parcel) {
 	if o.refuses {
 		o.refuses = false
-		logging.NoticeSinkBack.Write(o.n.logger(), nil, o.fields(p))
+		eventNoticeSinkBack.Write(o.n.logger(), nil, o.fields(p))
 	}
 	o.sent.done(p, false)
 }
@@ -160,7 +160,7 @@ func (o *outlet) log(err error, p *parcel) {
 		return
 	}
 	o.refuses = true
-	logging.NoticeSinkUnavailable.Write(o.n.logger(), o.cause(err), o.fields(p))
+	eventNoticeSinkUnavailable.Write(o.n.logger(), o.cause(err), o.fields(p))
 }
 
 func (o *outlet) cause(err error) error {
@@ -279,3 +279,34 @@ func (s *sent) settle(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Notices.
+var (
+	// each: Repair the function.
+	eventNoticeLinkPanicked = logging.ErrorEvent("notice_link_panicked",
+		"Config.Link panicked; the notice goes on without it")
+	// once: Repair the sink; the next notice counts the lost ones.
+	eventNoticeQueueFull = logging.ErrorEvent("notice_queue_full",
+		"The queue of a sink is full: notices are dropped until it accepts them")
+	// stop: Let the sink end with its context.
+	eventNoticeSinkHangs = logging.ErrorEvent("notice_sink_hangs",
+		"A sink of notices does not end with its context, and is left behind")
+	// each: Repair the sink.
+	eventNoticeGivenUp = logging.ErrorEvent("notice_given_up", "A notice was given up: the sink did not accept it")
+	// stop: nothing
+	eventNoticeInterrupted = logging.InfoEvent("notice_interrupted",
+		"The router closed before a notice was sent; another instance sends it if they share a database")
+	// outage: Repair the sink.
+	eventNoticeSinkUnavailable = logging.ErrorEvent("notice_sink_unavailable",
+		"A sink does not accept a notice; it is tried again")
+	// outage: nothing
+	eventNoticeSinkBack = logging.InfoEvent("notice_sink_back", "A sink accepts notices again")
+	// outage: Repair the database.
+	eventNoticeStoreUnavailable = logging.ErrorEvent("notice_store_unavailable",
+		"The database of the notices does not answer; what happens is counted, and sent when it answers")
+	// outage: nothing
+	eventNoticeStoreBack = logging.InfoEvent("notice_store_back", "The database of the notices answers again")
+	// each: Look why instances ended.
+	eventNoticesLost = logging.ErrorEvent("notices_lost",
+		"Notices were given up: two instances ended before they had sent them")
+)

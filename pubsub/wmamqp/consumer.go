@@ -128,7 +128,7 @@ func (c *consumer) watchChannel(conn *amqp091.Connection, channel *amqp091.Chann
 		}
 		// the log has a line of a lost connection, and one for all consumers that go at once
 		if reason != nil && !conn.IsClosed() && c.sub.lost.CompareAndSwap(false, true) {
-			logging.ConsumerLost.Write(c.sub.config.Logger, reason, logging.Fields{logging.Queue: c.sub.queue})
+			eventConsumerLost.Write(c.sub.config.Logger, reason, logging.Fields{logging.Queue: c.sub.queue})
 		}
 	}()
 	return lost

@@ -160,7 +160,7 @@ func (l *inLanes) take(broker *amqp091.Delivery) (*laned, error) {
 		msg: msg, id: msg.UUID}}
 	if sub := l.consumer.sub; sub.source.Load().reorders(broker.Priority) {
 		sub.priorities.Do(func() {
-			logging.PriorityReorders.Write(sub.config.Logger, nil,
+			eventPriorityReorders.Write(sub.config.Logger, nil,
 				logging.Fields{logging.Queue: sub.queue, logging.MessageID: d.id, "priority": broker.Priority})
 		})
 	}

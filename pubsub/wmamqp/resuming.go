@@ -23,7 +23,7 @@ type resuming struct {
 // notResumed logs a failed attempt of the consumer to begin again.
 func (c *consumer) notResumed(err error) {
 	if c.failing {
-		logging.ConsumeStillUnavailable.Write(c.sub.config.Logger, err,
+		eventConsumeStillUnavailable.Write(c.sub.config.Logger, err,
 			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 		return
 	}
@@ -33,7 +33,7 @@ func (c *consumer) notResumed(err error) {
 	defer r.mu.Unlock()
 	if r.failing++; r.failing == 1 {
 		r.since = time.Now()
-		logging.ConsumeNotResumed.Write(c.sub.config.Logger, err,
+		eventConsumeNotResumed.Write(c.sub.config.Logger, err,
 			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 	}
 }
@@ -48,7 +48,7 @@ func (c *consumer) resumed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.failing--; r.failing == 0 {
-		logging.ConsumeResumed.Write(c.sub.config.Logger, nil,
+		eventConsumeResumed.Write(c.sub.config.Logger, nil,
 			logging.Fields{logging.Queue: c.sub.queue, "lasted": time.Since(r.since).Round(time.Millisecond).String()})
 	}
 }
@@ -70,7 +70,7 @@ func (s *subscription) watch(ctx context.Context, conn *connection) {
 			continue
 		}
 		none = 0
-		logging.ConsumersVanished.Write(s.config.Logger, nil, logging.Fields{logging.Queue: s.queue})
+		eventConsumersVanished.Write(s.config.Logger, nil, logging.Fields{logging.Queue: s.queue})
 		var closing sync.WaitGroup
 		for _, c := range s.consumers {
 			closing.Go(func() { _ = c.watched.Load().Close() })
@@ -95,3 +95,36 @@ func consumersOf(conn *connection, queue string) (int, error) {
 	}
 	return found.Consumers, channel.Close()
 }
+
+// Adapters for Kafka, RabbitMQ and SQL.
+var (
+	// once: Compare arguments: `loses` says what the queue drops.
+	eventQueueDiffers = logging.InfoEvent("queue_differs",
+		"The dead-letter queue is there with other arguments; it is taken as it is")
+	// once: Check the queue's arguments by hand.
+	eventQueueUnknown = logging.InfoEvent("queue_unknown",
+		"The dead-letter queue is there; the broker does not show whether it keeps its letters. It is taken as it is")
+	// each: Let the handler end with its context.
+	eventHandlerIgnoresContext = logging.InfoEvent("handler_ignores_context",
+		"A handler ignores its context and runs on; its message is requeued")
+	// outage: Repair the broker, or the queue.
+	eventConsumeNotResumed = logging.ErrorEvent("consume_not_resumed",
+		"Consuming could not begin again after a lost channel or an outage; it is tried again")
+	// each: nothing
+	eventConsumeStillUnavailable = logging.DebugEvent("consume_still_unavailable",
+		"Consuming could not begin again yet")
+	// outage: nothing
+	eventConsumeResumed = logging.InfoEvent("consume_resumed", "Consuming has begun again")
+	// each: Look for nodes that hang or are cut off.
+	eventConsumersVanished = logging.ErrorEvent("consumers_vanished",
+		"The broker has no consumer of the queue any more, and said nothing: consuming begins again")
+	// each: If the queue was not deleted: lower `MaxHold`, or raise the broker's `consumer_timeout`.
+	eventConsumerLost = logging.InfoEvent("consumer_lost",
+		"The broker ended a consumer or its channel: what was not settled comes again, and consuming begins again")
+	// each: Set `x-delivery-limit` to -1, or let the user write to the default exchange.
+	eventReturnRefused = logging.ErrorEvent("return_refused",
+		"The queue drops a message that is returned once more, and it could not be published again: it is held")
+	// once: Let all messages of a key have the same priority, or none.
+	eventPriorityReorders = logging.ErrorEvent("priority_reorders",
+		"The queue delivers by priority: messages of a key whose priorities differ come out of their order")
+)

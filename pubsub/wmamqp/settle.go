@@ -90,7 +90,7 @@ func (c *consumer) grace(d *delivery) bool {
 			return true
 		default:
 		}
-		logging.HandlerIgnoresContext.Write(c.sub.config.Logger, nil,
+		eventHandlerIgnoresContext.Write(c.sub.config.Logger, nil,
 			logging.Fields{logging.MessageID: d.id, logging.Queue: c.sub.queue, "grace": c.sub.config.settleGrace})
 	}
 	return false

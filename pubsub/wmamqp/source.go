@@ -115,7 +115,7 @@ func (c *consumer) returnToQueue(d *amqp091.Delivery, id string) bool {
 		return true
 	}
 	if err := c.publishAgain(d); err != nil {
-		logging.ReturnRefused.Write(c.sub.config.Logger, err,
+		eventReturnRefused.Write(c.sub.config.Logger, err,
 			logging.Fields{logging.Queue: c.sub.queue, logging.MessageID: id})
 		return false
 	}

@@ -207,7 +207,7 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 		fields["loses"] = dropping
 	}
 	if rest == nil {
-		logging.QueueDiffers.Write(p.config.Logger, nil, fields)
+		eventQueueDiffers.Write(p.config.Logger, nil, fields)
 		return nil
 	}
 	found := onChannel(conn, func(c *amqp091.Channel) error {
@@ -219,7 +219,7 @@ func (p *Publisher) takeExisting(conn *amqp091.Connection, queue string, wanted 
 			"let this user do so: %w", queue, errors.Join(refusal, found))
 	}
 	fields[logging.Error] = rest.Error()
-	logging.QueueUnknown.Write(p.config.Logger, nil, fields)
+	eventQueueUnknown.Write(p.config.Logger, nil, fields)
 	return nil
 }
 

@@ -271,7 +271,7 @@ func (s *subscription) pin(session sarama.ConsumerGroupSession) {
 	defer cut.Stop()
 	err := pinOffsets(s.brokers, config, s.group, session)
 	if err != nil {
-		logging.OffsetsNotPinned.Write(s.config.Logger, err,
+		eventOffsetsNotPinned.Write(s.config.Logger, err,
 			logging.Fields{logging.Topic: s.topic, logging.ConsumerGroup: s.group})
 	}
 }
@@ -323,3 +323,34 @@ func pinCommitted(client sarama.Client, request *sarama.OffsetCommitRequest,
 	}
 	return nil
 }
+
+// Adapters for Kafka, RabbitMQ and SQL.
+var (
+	// each: Start the service within seven days: the broker then forgets the offsets, and all messages come again.
+	eventOffsetsNotPinned = logging.ErrorEvent("offsets_not_pinned",
+		"A member that left could not have its offsets kept for good; the broker keeps them for its own time")
+	// each: nothing
+	eventIdleNotClosed = logging.InfoEvent("idle_not_closed",
+		"The connections of an idle publisher were closed, with an error; the next message opens others")
+	// once: Let the client describe the topic.
+	eventSourceUnknown = logging.ErrorEvent("source_unknown",
+		"The source topic cannot be described; its dead-letter topics are created without a source")
+	// once: nothing
+	eventTopicCreated = logging.InfoEvent("topic_created", "Created a topic")
+	// once: Create the source first; delete the guessed topic while it is empty.
+	eventTopicGuessed = logging.InfoEvent("topic_guessed",
+		"A topic was created without its source, which no broker knows yet; its settings are guessed")
+	// start: Set `min.insync.replicas` as the error says.
+	eventTopicWeak = logging.ErrorEvent("topic_weak",
+		"A topic confirms its records with fewer replicas than its source asks for")
+	// outage: Give the client's user its right back, or its credentials.
+	eventTopicDenied = logging.ErrorEvent("topic_denied", "The broker denies this client a topic; its messages wait")
+	// once: Change the topic, or accept the error.
+	eventTopicLossy = logging.ErrorEvent("topic_lossy",
+		"Messages may be lost or refused, which PublisherConfig.AllowLossyTopics accepts")
+	// once: nothing
+	eventRequestUnknown = logging.DebugEvent("request_unknown", "The broker does not report how large a request may be")
+	// each: Let `Key` return the key of every message, or "" for one without a key.
+	eventKeyPanicked = logging.ErrorEvent("key_panicked",
+		"SubscriberConfig.Key panicked; the partition waits until it returns a key")
+)

@@ -263,7 +263,7 @@ func (d *laned) knowsKey(ctx context.Context) bool {
 			}
 			return true
 		}
-		logging.KeyPanicked.Write(d.sub.config.Logger, fmt.Errorf("wmkafka: %w", err),
+		eventKeyPanicked.Write(d.sub.config.Logger, fmt.Errorf("wmkafka: %w", err),
 			logging.Fields{logging.Topic: d.sub.topic,
 				logging.Partition: d.of.record.Partition, logging.MessageID: d.msg.UUID})
 		if !timing.Wait(ctx, d.pause()) {

@@ -10,8 +10,6 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-
-	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // maxProducers bounds how many topics have a producer of their own: names of topics may come from messages, and each
@@ -242,7 +240,7 @@ func (i *idle) look(p *Publisher) {
 	p.sending.Lock()
 	if !p.closed.Load() && p.producers.used.Load() == used {
 		if err := p.producers.close(); err != nil {
-			logging.IdleNotClosed.Write(p.config.Logger, err, nil)
+			eventIdleNotClosed.Write(p.config.Logger, err, nil)
 		}
 	}
 	p.sending.Unlock()

@@ -49,7 +49,7 @@ func (d *denials) note(logger watermill.LoggerAdapter, topic string, err error) 
 			d.topics = make(map[string]bool)
 		}
 		d.topics[topic] = true
-		logging.TopicDenied.Write(logger, err, logging.Fields{logging.Topic: topic})
+		eventTopicDenied.Write(logger, err, logging.Fields{logging.Topic: topic})
 	}
 	d.some.Store(len(d.topics) > 0)
 }

@@ -117,7 +117,7 @@ func (p *Publisher) wantedFor(admin admin, source string, room int) (topicSettin
 		case errors.Is(err, sarama.ErrUnknownTopicOrPartition): // it comes into being when it is subscribed to
 			wanted.guessed = true
 		case err != nil:
-			logging.SourceUnknown.Write(p.config.Logger, err,
+			eventSourceUnknown.Write(p.config.Logger, err,
 				logging.Fields{logging.Topic: source})
 		default:
 			wanted.partitions, wanted.minInSync = found.partitions, found.minInSync
@@ -156,10 +156,10 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted to
 	if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
 		err = admin.CreateTopic(topic, wanted.detail(), false)
 		if err == nil {
-			logging.TopicCreated.Write(p.config.Logger, nil,
+			eventTopicCreated.Write(p.config.Logger, nil,
 				logging.Fields{logging.Topic: topic, "settings": wanted.String()})
 			if wanted.guessed {
-				logging.TopicGuessed.Write(p.config.Logger, nil,
+				eventTopicGuessed.Write(p.config.Logger, nil,
 					logging.Fields{logging.Topic: topic, "source": source, "settings": wanted.String()})
 			}
 			return p.awaitLeaders(admin, topic, wanted)
@@ -181,7 +181,7 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted to
 		return fmt.Errorf("wmkafka: topic %q cannot be looked up; allow this client to describe it: %w", topic, err)
 	}
 	if weakness := found.weakness(wanted); weakness != "" {
-		logging.TopicWeak.Write(p.config.Logger, fmt.Errorf("wmkafka: topic %q: %s", topic, weakness),
+		eventTopicWeak.Write(p.config.Logger, fmt.Errorf("wmkafka: topic %q: %s", topic, weakness),
 			logging.Fields{logging.Topic: topic, "source": source})
 	}
 	flaws := found.flaws(wanted)
@@ -197,7 +197,7 @@ func (p *Publisher) accept(flaw error) error {
 	if !p.config.AllowLossyTopics {
 		return flaw
 	}
-	logging.TopicLossy.Write(p.config.Logger, flaw, nil)
+	eventTopicLossy.Write(p.config.Logger, flaw, nil)
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (p *Publisher) fitsRequest(admin admin, source string, wanted topicSettings
 	const setting = "socket.request.max.bytes"
 	most, limit := largestRequest, "what this client sends"
 	if bytes, err := brokerNumber(admin, setting); err != nil {
-		logging.RequestUnknown.Write(p.config.Logger, err, nil)
+		eventRequestUnknown.Write(p.config.Logger, err, nil)
 	} else if bytes-requestRoom <= most {
 		most, limit = bytes-requestRoom, fmt.Sprintf("the broker's %s=%d", setting, bytes)
 	}

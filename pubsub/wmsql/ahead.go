@@ -106,7 +106,7 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 			return false, err
 		}
 		if trust == doubted {
-			logging.PositionMoved.Write(s.logger, nil, nil)
+			eventPositionMoved.Write(s.logger, nil, nil)
 		}
 		return true, t.commit()
 	case !errors.Is(ahead, ErrPositionAhead):
@@ -132,6 +132,33 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 	}
 	s.suspicious = false
 	s.gap, s.trouble = gap{}, trouble{} // they are of other messages
-	logging.PositionReset.Write(s.logger, ahead, nil)
+	eventPositionReset.Write(s.logger, ahead, nil)
 	return true, nil
 }
+
+// Adapters for Kafka, RabbitMQ and SQL.
+var (
+	// once: nothing
+	eventPositionMoved = logging.InfoEvent("position_moved",
+		"The position is valid on another server: its transaction ids go on from those of the old server")
+	// once: Expect duplicates, as `RestartIfAhead` asked.
+	eventPositionReset = logging.ErrorEvent("position_reset",
+		"The position was set back to the start: everything in the table is delivered")
+	// each: Raise the ack deadline, or speed the handler up.
+	eventHandlerTooSlow = logging.InfoEvent("handler_too_slow",
+		"A handler did not settle its message in time: its transaction is rolled back, and its messages come again")
+	// outage: Repair the database.
+	eventConsumeFailed = logging.ErrorEvent("consume_failed",
+		"Consuming failed: what was not committed comes again; it is tried again until it succeeds")
+	// outage: nothing
+	eventConsumeContinued = logging.InfoEvent("consume_continued", "Consuming goes on")
+	// start: nothing; the next start adds it
+	eventServerUnrecorded = logging.InfoEvent("server_unrecorded",
+		"The table of positions has no column spillway_server, so a move to another server is noticed only until "+
+			"transaction ids pass the position; the next start adds the column")
+	// start: nothing
+	eventTableExists = logging.InfoEvent("table_exists", "The table of the topic exists")
+	// start: Read what it costs: docs/sql.md.
+	eventForeignAdapter = logging.InfoEvent("foreign_adapter",
+		"The schema is not watermill-sql's own for this database; its own queries are used, at their cost")
+)

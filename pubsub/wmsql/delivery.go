@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/logging"
 )
 
 // delivery is one message on its way, in its transaction. The message's context holds it.
@@ -241,7 +240,7 @@ func (s *subscription) returned(ctx context.Context, l *line) bool {
 	case <-l.Returned():
 		return true
 	case <-grace.C:
-		logging.HandlerTooSlow.Write(s.logger, nil, nil)
+		eventHandlerTooSlow.Write(s.logger, nil, nil)
 		return false
 	}
 }
@@ -289,7 +288,7 @@ func (s *subscription) settled(ctx context.Context, msg *message.Message, d *del
 	case <-msg.Nacked():
 		return nacked
 	default:
-		logging.HandlerTooSlow.Write(s.logger, nil, nil)
+		eventHandlerTooSlow.Write(s.logger, nil, nil)
 		return rolledBack
 	}
 }

@@ -41,7 +41,7 @@ func (s *Subscriber) note(ctx context.Context, topic string) {
 		return
 	}
 	if err := s.source.noteColumn(ctx, s.db, topic); err != nil {
-		logging.ServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
+		eventServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
 	}
 }
 

@@ -206,6 +206,6 @@ func (p *Publisher) initializeOnce(topic string) error {
 		return err
 	}
 	p.ready.Store(topic, nil)
-	logging.TableExists.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic})
+	eventTableExists.Write(p.config.Logger, nil, logging.Fields{logging.Topic: topic})
 	return nil
 }

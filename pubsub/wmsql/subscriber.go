@@ -179,7 +179,7 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
 		}
 	} else {
-		logging.ForeignAdapter.Write(config.Logger, nil,
+		eventForeignAdapter.Write(config.Logger, nil,
 			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "database": dialect.name})
 	}
 	return s, nil

@@ -111,7 +111,7 @@ func (s *subscription) fails(err error) {
 	}
 	ahead := errors.Is(err, ErrPositionAhead)
 	if s.errors == 1 || ahead && !s.ahead {
-		logging.ConsumeFailed.Write(s.logger, err, nil)
+		eventConsumeFailed.Write(s.logger, err, nil)
 	}
 	s.ahead = ahead
 }
@@ -119,7 +119,7 @@ func (s *subscription) fails(err error) {
 func (s *subscription) succeeds() {
 	if s.errors > 0 {
 		lasted := time.Since(s.failing).Round(time.Millisecond)
-		logging.ConsumeContinued.Write(s.logger, nil, logging.Fields{"lasted": lasted})
+		eventConsumeContinued.Write(s.logger, nil, logging.Fields{"lasted": lasted})
 	}
 	s.errors = 0
 }

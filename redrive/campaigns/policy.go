@@ -254,7 +254,7 @@ func (r *rounds) standingFor(ctx context.Context, p *Policy, cause string) (over
 	if err != nil || over || id == "" {
 		return over, err
 	}
-	logging.PolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
+	eventPolicyStarted.Write(c.config.Logger, nil, logging.Fields{logging.Policy: p.Name, logging.Campaign: id,
 		logging.CauseHash: cause})
 	return false, c.selectLetters(ctx, id, &request, 0, last)
 }

@@ -91,7 +91,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 		k, b, err := f.take(ctx, fresh)
 		if err == nil && fails {
 			fails = false
-			logging.CampaignResumed.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
+			eventCampaignResumed.Write(f.all.config.Logger, nil, logging.Fields{logging.Campaign: f.campaign.ID})
 		}
 		switch {
 		case err != nil:
@@ -100,7 +100,7 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 			}
 			if !fails {
 				fails = true
-				logging.CampaignStalled.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+				eventCampaignStalled.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
 			}
 			timing.Wait(ctx, pause)
 			pause = min(2*pause, maxPause)

@@ -149,9 +149,9 @@ func (s *settler) again(fields logging.Fields, write func(context.Context) error
 		err := write(ctx)
 		cancel()
 		if err == nil && s.fails {
-			logging.LettersMarked.Write(log, nil, logging.Fields{logging.Campaign: campaign})
+			eventLettersMarked.Write(log, nil, logging.Fields{logging.Campaign: campaign})
 		} else if err != nil && !s.fails {
-			logging.LettersUnmarked.Write(log, err, fields)
+			eventLettersUnmarked.Write(log, err, fields)
 		}
 		s.fails = err != nil
 		if err == nil || s.isEnding() && time.Since(began) > maxWrite {

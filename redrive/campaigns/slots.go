@@ -77,7 +77,7 @@ func (r *rounds) dispatch(ctx context.Context, ready []Campaign) {
 	for _, c := range waiting {
 		if !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, inside.CampaignWaits, whyWaits) == nil {
 			r.complained[c.ID] = true
-			logging.CampaignWaits.Write(r.all.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
+			eventCampaignWaits.Write(r.all.config.Logger, nil, logging.Fields{logging.Campaign: c.ID})
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (c *Campaigns) block(ctx context.Context, policy, cause string, released in
 		return fmt.Errorf("campaigns: block the cause %s for the policy %q: %w", cause, policy, err)
 	}
 	if blocked {
-		logging.PolicyBlocked.Write(c.config.Logger, nil, logging.Fields{logging.Policy: policy, logging.CauseHash: cause,
+		eventPolicyBlocked.Write(c.config.Logger, nil, logging.Fields{logging.Policy: policy, logging.CauseHash: cause,
 			logging.Reason: why})
 	}
 	return nil

@@ -238,7 +238,7 @@ func (r *rounds) able(ctx context.Context, c Campaign) bool {
 	// else in the next round
 	if lacks != "" && !r.complained[c.ID] && r.all.recordOnce(ctx, c.ID, inside.CampaignLeft, lacks) == nil {
 		r.complained[c.ID] = true
-		logging.CampaignLeft.Write(r.all.config.Logger, errors.New("campaigns: "+lacks),
+		eventCampaignLeft.Write(r.all.config.Logger, errors.New("campaigns: "+lacks),
 			logging.Fields{logging.Campaign: c.ID})
 	}
 	return lacks == ""
@@ -250,10 +250,10 @@ func (r *rounds) report(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 	case err != nil && !r.unavailable:
 		r.unavailable = true
-		logging.CampaignsStand.Write(log, err, nil)
+		eventCampaignsStand.Write(log, err, nil)
 	case err == nil && r.unavailable:
 		r.unavailable = false
-		logging.CampaignsGoOn.Write(log, nil, nil)
+		eventCampaignsGoOn.Write(log, nil, nil)
 	}
 }
 
@@ -309,3 +309,28 @@ func (r *rounds) holdForApproval(ctx context.Context, c Campaign) (held bool, er
 	})
 	return true, err
 }
+
+// Redrives, letters and campaigns.
+var (
+	// outage: Repair the database.
+	eventLettersUnmarked = logging.ErrorEvent("letters_unmarked", "Letters were not marked; the worker tries again")
+	// outage: nothing
+	eventLettersMarked = logging.InfoEvent("letters_marked", "Letters are marked again")
+	// outage: Read the error: database or target.
+	eventCampaignStalled = logging.ErrorEvent("campaign_stalled", "A campaign stands still; the worker tries again")
+	// outage: nothing
+	eventCampaignResumed = logging.InfoEvent("campaign_resumed", "A campaign goes on")
+	// once: Give a worker what the error names.
+	eventCampaignLeft = logging.ErrorEvent("campaign_left", "A campaign is left to other workers")
+	// once: nothing, or run more workers
+	eventCampaignWaits = logging.InfoEvent("campaign_waits",
+		"A campaign waits for its turn: more have letters due than a worker works on at the same time")
+	// each: nothing
+	eventPolicyStarted = logging.InfoEvent("policy_started", "A standing policy starts a campaign")
+	// each: Repair the cause, then `redrive policies release`.
+	eventPolicyBlocked = logging.ErrorEvent("policy_blocked", "A standing policy leaves a cause to a person")
+	// outage: Repair the database.
+	eventCampaignsStand = logging.ErrorEvent("campaigns_stalled", "Campaigns stand still; the worker tries again")
+	// outage: nothing
+	eventCampaignsGoOn = logging.InfoEvent("campaigns_resumed", "Campaigns go on")
+)

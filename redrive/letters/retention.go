@@ -166,7 +166,7 @@ func (r *retention) run(ctx context.Context) {
 			safecall.Hook(r.logger, "RetentionConfig.OnRun", func() { r.onRun(ctx, sum(rules), err) })
 		}
 		if err != nil && ctx.Err() == nil {
-			logging.RetentionFailed.Write(r.logger, err, nil)
+			eventRetentionFailed.Write(r.logger, err, nil)
 			next = min(next, afterError)
 		}
 		timing.Wait(ctx, next)
@@ -211,7 +211,7 @@ func (r *retention) apply(ctx context.Context, i int) (n int, err error) {
 	act := Act{By: r.store.node, Reason: "retention: " + rule.OlderThan.String() + " since the latest failure"}
 	n, err = r.store.purge(ctx, r.due(i, time.Now()), act, rest)
 	if n > 0 {
-		logging.LettersDeleted.Write(r.logger, nil, logging.Fields{
+		eventLettersDeleted.Write(r.logger, nil, logging.Fields{
 			logging.Letters: n, "statuses": rule.Statuses, "classes": rule.Classes, "reasons": rule.Reasons,
 			"causes": len(rule.Causes), "older_than": rule.OlderThan.String(), "service": r.store.service,
 		})
@@ -222,3 +222,11 @@ func (r *retention) apply(ctx context.Context, i int) (n int, err error) {
 // rest leaves the database to others after a transaction of at most 200 letters: for as long as it took, so that live
 // traffic has half of the time.
 func rest(ctx context.Context, took time.Duration) { timing.Wait(ctx, took) }
+
+// Redrives, letters and campaigns.
+var (
+	// each: nothing
+	eventLettersDeleted = logging.InfoEvent("letters_deleted", "Deleted letters past their retention")
+	// each: Repair the database, if it goes on.
+	eventRetentionFailed = logging.ErrorEvent("retention_failed", "Letters past their retention were not all deleted")
+)

@@ -260,7 +260,7 @@ func (g *Dependency) failing(of recent.Message, now time.Time, err error) {
 		return
 	}
 	e.logged = true
-	logging.OutageBegan.Write(g.config.Logger, err,
+	eventOutageBegan.Write(g.config.Logger, err,
 		logging.Fields{logging.Store: g.config.Name, logging.Since: e.began.UTC().Format(time.RFC3339Nano)})
 }
 
@@ -294,7 +294,7 @@ func (g *Dependency) calmed() {
 		"lasted":     e.back.Sub(e.began).Round(time.Millisecond).String(),
 		logging.Held: e.held, "given_back": e.returned}
 	*e = episode{}
-	logging.OutageEnded.Write(g.config.Logger, nil, fields)
+	eventOutageEnded.Write(g.config.Logger, nil, fields)
 }
 
 // link is what an error says of the connection.
@@ -357,3 +357,12 @@ func cannotConnect(err error) bool {
 	}
 	return foreign.Says(err.Error(), foreign.Unconnected)
 }
+
+// Outages, and the breaker.
+var (
+	// outage: Repair the store or publisher.
+	eventOutageBegan = logging.ErrorEvent("outage_began",
+		"An outage began; messages are held, and requeued uncounted, until it is over")
+	// outage: nothing
+	eventOutageEnded = logging.InfoEvent("outage_ended", "The outage is over")
+)

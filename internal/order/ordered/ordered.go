@@ -106,7 +106,7 @@ func (p *Part) outer(next chain.Handler) chain.Handler {
 	return func(c *chain.Call) ([]*message.Message, chain.Outcome) {
 		d := sequence.Of(c)
 		if d == nil {
-			logging.OrderUnknown.Write(p.config.Logger, errNoOrder, logging.Fields{logging.MessageID: c.Msg.UUID,
+			eventOrderUnknown.Write(p.config.Logger, errNoOrder, logging.Fields{logging.MessageID: c.Msg.UUID,
 				logging.Handler: message.HandlerNameFromCtx(c.Ctx),
 				logging.Topic:   message.SubscribeTopicFromCtx(c.Ctx)})
 			return nil, chain.OutcomeOf(chain.Requeued(errNoOrder))
@@ -198,7 +198,7 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 	if placed.Next == chain.Done {
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
-		if line, due := logging.MessageParked.At(p.config.Logger, topic, handler, class); due {
+		if line, due := eventMessageParked.At(p.config.Logger, topic, handler, class); due {
 			line.Write(p.config.Queue.Cause(failure.Err),
 				logging.Fields{logging.Topic: topic, logging.Handler: handler,
 					logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,
@@ -265,7 +265,7 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 	if placed.Next == chain.Done {
 		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 			failure.Verdict.Class.String()
-		if line, due := logging.SequenceHeld.At(p.config.Logger, topic, handler, class); due {
+		if line, due := eventSequenceHeld.At(p.config.Logger, topic, handler, class); due {
 			line.Write(p.config.Queue.Cause(failure.Err),
 				logging.Fields{logging.Topic: topic, logging.Handler: handler,
 					logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})
@@ -283,3 +283,16 @@ func decided(row *sequence.Row) error {
 	}
 	return classify.Permanent(err, classify.Reason(classify.ReasonSkipped), classify.Description(text))
 }
+
+// Stages and the delay store.
+var (
+	// each: Add the channel with Attach, before what copies messages.
+	eventOrderUnknown = logging.ErrorEvent("order_unknown",
+		"A message of an ordered handler has no place in an order; it is requeued")
+	// each: nothing
+	eventMessageParked = logging.InfoEvent("message_parked",
+		"The handler failed; the message waits, and those of its key behind it")
+	// each: Release, skip or discard the message: `redrive sequences`.
+	eventSequenceHeld = logging.ErrorEvent("sequence_held",
+		"A message failed for good; its key stands until a person decides")
+)

@@ -77,7 +77,7 @@ func (d *Delivery) Settle(c *chain.Call) ([]*message.Message, error) {
 		cancel()
 		if err == nil {
 			if applied {
-				logging.SettledApplied.Write(o.Logger, nil,
+				eventSettledApplied.Write(o.Logger, nil,
 					logging.Fields{logging.Consumer: key.Consumer, logging.Key: key.ID})
 			}
 			return out, nil
@@ -173,3 +173,16 @@ func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row
 	o.parked(row.Lane, due, load{1, int64(row.size())})
 	return nil
 }
+
+// Stages and the delay store.
+var (
+	// each: Repair what the handler needs. `redrive sequences` names the keys.
+	eventSequencesFull = logging.ErrorEvent("sequences_full",
+		"As many messages are parked as may be; their partition waits for room")
+	// each: nothing
+	eventSequencesHaveRoom = logging.InfoEvent("sequences_have_room",
+		"There is room for parked messages again; their partition goes on")
+	// each: Look at the letter: its message took effect.
+	eventSettledApplied = logging.InfoEvent("settled_applied",
+		"A message that was dead-lettered has had its effect before, by a process that was stopped")
+)

@@ -272,9 +272,9 @@ func (o *Owner) IsFull(lane []byte) bool { return o.count.Load() > 0 && o.isFull
 
 // SayFull writes to the log that the source waits for room, or has it again.
 func (o *Owner) SayFull(full bool) {
-	event := logging.SequencesHaveRoom
+	event := eventSequencesHaveRoom
 	if full {
-		event = logging.SequencesFull
+		event = eventSequencesFull
 	}
 	event.Write(o.Logger, nil, o.fields())
 }

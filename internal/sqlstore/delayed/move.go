@@ -59,7 +59,7 @@ func (m *move) renew() {
 	m.renewed = now
 	if !all {
 		m.lost = true
-		logging.DelayLeaseLost.Write(m.worker.from.config.Logger, nil, nil)
+		eventDelayLeaseLost.Write(m.worker.from.config.Logger, nil, nil)
 	}
 }
 
@@ -107,7 +107,7 @@ func (m *move) refused(rows []taken, err error) {
 		m.drop(1)
 		return
 	}
-	logging.DelayRefused.Write(m.worker.from.config.Logger, err, logging.Fields{
+	eventDelayRefused.Write(m.worker.from.config.Logger, err, logging.Fields{
 		logging.Topic: first.topic, logging.MessageID: idOf(first), logging.Messages: len(rows),
 	})
 	if len(rows) == 1 {
@@ -163,7 +163,7 @@ func (m *move) flush() {
 
 func (m *move) orLog(what string, err error) {
 	if err != nil {
-		logging.DelayUnsettled.Write(m.worker.from.config.Logger, err, logging.Fields{"doing": what})
+		eventDelayUnsettled.Write(m.worker.from.config.Logger, err, logging.Fields{"doing": what})
 	}
 }
 
@@ -235,3 +235,22 @@ func seqsOf(rows []taken) []int64 {
 	}
 	return seqs
 }
+
+// Stages and the delay store.
+var (
+	// each: Make the lease longer, if it goes on.
+	eventDelayLeaseLost = logging.InfoEvent("delay_lease_lost",
+		"A relay of the delay store lost a lease; the rest of the batch is left to other relays")
+	// each: Repair the topic, or its publisher.
+	eventDelayRefused = logging.ErrorEvent("delay_refused",
+		"Messages out of the delay store are not published; they are tried again later")
+	// each: nothing, unless it goes on
+	eventDelayUnsettled = logging.InfoEvent("delay_unsettled",
+		"A relay of the delay store cannot write down what became of messages; other relays take them when the lease "+
+			"is over")
+	// outage: Repair the database.
+	eventDelayStoreUnavailable = logging.ErrorEvent("delay_store_unavailable",
+		"The delay store fails; messages wait until it answers")
+	// outage: nothing
+	eventDelayStoreBack = logging.InfoEvent("delay_store_back", "The delay store answers again")
+)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
@@ -117,7 +116,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 		return 0
 	}
 	if w.fails == 0 {
-		logging.DelayStoreUnavailable.Write(w.from.config.Logger, err, nil)
+		eventDelayStoreUnavailable.Write(w.from.config.Logger, err, nil)
 	}
 	pause := doubled(firstPause, w.fails, maxPause)
 	w.fails++
@@ -127,7 +126,7 @@ func (w *worker) failed(ctx context.Context, err error) time.Duration {
 
 func (w *worker) recovered() {
 	if w.fails > 0 {
-		logging.DelayStoreBack.Write(w.from.config.Logger, nil, nil)
+		eventDelayStoreBack.Write(w.from.config.Logger, nil, nil)
 	}
 	w.fails = 0
 }

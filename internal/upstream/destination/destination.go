@@ -65,7 +65,7 @@ func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what
 		return
 	}
 	n.once.Do(func() {
-		logging.NoInitializer.Write(logger, nil,
+		eventNoInitializer.Write(logger, nil,
 			logging.Fields{"of": what, "publisher": fmt.Sprintf("%T", pub), "topics": topics})
 	})
 }
@@ -230,3 +230,11 @@ func visit(pub message.Publisher, f func(known *foreign.Publisher, own message.P
 
 // publisherOf is replaced in a test.
 var publisherOf = foreign.PublisherOf
+
+// A message fails.
+var (
+	// once: Create the topics.
+	eventNoInitializer = logging.InfoEvent("no_initializer",
+		"The publisher can neither make topics nor look for them, so a missing topic shows with its first message: "+
+			"create the topics, and give poison.WithInitializer(publisher, poison.TopicsExist)")
+)

@@ -5,26 +5,28 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill"
-
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
-// eventFiles declare the events, in the order of docs/events.md.
-var eventFiles = []string{"failing", "returning"}
+// eventGroups are the comments of the declarations of events, in the order of docs/events.md.
+var eventGroups = []string{"A message fails", "Other modules", "Functions of yours", "Outages, and the breaker",
+	"The crash limit", "Stages and the delay store", "The receiver, and the purge of keys", "Redrives, letters and campaigns",
+	"Notices", "Adapters for Kafka, RabbitMQ and SQL"}
 
 const aboutEvents = `# Log events
 
 For operators who look up a log line: every event that Spillway writes. The line itself has the text and the fields;
 [log lines](logs.md) says how to read it.
 *When* is one word: **each** time, message or try; **once** for what the fields name; **outage**: once an outage;
-**start** or **stop** of the router. The page is made from ` + "`internal/logging`:\n`go test ./lab/proofs/documents -run TestEventsPage -update`" + `.
+**start** or **stop** of the router. The page is made by
+` + "`go test ./lab/proofs/documents -run TestEventsPage -update`" + `.
 `
 
 var (
@@ -32,76 +34,72 @@ var (
 	pageOfDocs = regexp.MustCompile(`docs/(([a-z-]+)\.md(#[a-z-]+)?)`)
 )
 
+// An event is one as its package declares it.
+type event struct {
+	variable, name, level, group, comment string
+}
+
 // Feature O5: docs/events.md has each event with its level, when it comes and what to do.
 func TestEventsPage(t *testing.T) {
-	byName := map[string]*logging.Event{}
-	for _, e := range logging.Events() {
-		byName[e.Name()] = e
-	}
-	levels := map[watermill.LogLevel]string{watermill.DebugLogLevel: "Debug", watermill.InfoLogLevel: "Info", watermill.ErrorLogLevel: "Error"}
-	page := aboutEvents
-	for _, group := range eventGroups(t) {
-		page += "\n## " + strings.TrimSuffix(strings.TrimSpace(group.Doc.Text()), ".") +
-			"\n\n| event | level | when | do |\n|---|---|---|---|\n"
-		for _, spec := range group.Specs {
-			spec := spec.(*ast.ValueSpec)
-			e := byName[eventName(spec.Values[0])]
-			if e == nil {
-				t.Fatalf("logging.%s is declared under the name of another event, or under none", spec.Names[0])
-			}
-			delete(byName, e.Name())
-			comment := whenAndDo.FindStringSubmatch(strings.Join(strings.Fields(spec.Doc.Text()), " "))
-			if comment == nil {
-				t.Errorf("the comment of logging.%s does not say when and what to do, such as: // each: Repair the topic.", spec.Names[0])
-				continue
-			}
-			page += fmt.Sprintf("| `%s` | %s | %s | %s |\n", e.Name(), levels[e.Level()], comment[1],
-				pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
+	rows, has := map[string]string{}, map[string]string{}
+	for _, e := range events(t) {
+		testkit.Check(t, has[e.name] == "", "%s and %s have the name %s", has[e.name], e.variable, e.name)
+		has[e.name] = e.variable
+		comment := whenAndDo.FindStringSubmatch(e.comment)
+		if comment == nil || !slices.Contains(eventGroups, e.group) {
+			t.Errorf("the comment of %s does not say when and what to do, such as // each: Repair the topic., "+
+				"or that of its declaration, %q, is none of eventGroups", e.variable, e.group)
+			continue
 		}
+		rows[e.group] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", e.name, e.level, comment[1],
+			pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
 	}
-	for name := range byName {
-		t.Errorf("the event %s is in no file of eventFiles", name)
+	page := aboutEvents
+	for _, group := range eventGroups {
+		page += "\n## " + group + "\n\n| event | level | when | do |\n|---|---|---|---|\n" + rows[group]
 	}
 	generated(t, "docs/events.md", page)
 }
 
-// eventGroups are the declarations of events.
-func eventGroups(t *testing.T) (groups []*ast.GenDecl) {
-	for _, name := range eventFiles {
-		file := testkit.Must(
-			parser.ParseFile(token.NewFileSet(), "internal/logging/"+name+".go", nil, parser.ParseComments))
+// events returns the events that the library declares, in the order of its files. The variable is that of the package
+// logging, or has the folder of its own before it.
+func events(t *testing.T) (all []event) {
+	tree(t, ".go", func(at, text string) {
+		if strings.HasSuffix(at, "_test.go") || !strings.Contains(text, "Event(\"") {
+			return
+		}
+		file := testkit.Must(parser.ParseFile(token.NewFileSet(), at, text, parser.ParseComments))
 		for _, d := range file.Decls {
-			if group, ok := d.(*ast.GenDecl); ok && group.Tok == token.VAR {
-				groups = append(groups, group)
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range group.Specs {
+				spec := spec.(*ast.ValueSpec)
+				for _, value := range spec.Values {
+					if name, level := eventOf(value); name != "" {
+						all = append(all, event{path.Dir(at) + "." + spec.Names[0].Name, name, level,
+							strings.TrimSuffix(strings.TrimSpace(group.Doc.Text()), "."), strings.Join(strings.Fields(spec.Doc.Text()), " ")})
+					}
+				}
 			}
 		}
-	}
-	return groups
+	})
+	return all
 }
 
-// eventName is the name in a declaration of an event, with or without always.
-func eventName(value ast.Expr) (name string) {
+// eventOf returns the name and level in a declaration of an event, with or without Always, or "".
+func eventOf(value ast.Expr) (name, level string) {
 	ast.Inspect(value, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && nameOf(call.Fun) == "event" {
-			name, _ = strconv.Unquote(call.Args[1].(*ast.BasicLit).Value)
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 2 {
+			if kind, is := strings.CutSuffix(nameOf(call.Fun), "Event"); is {
+				if text, is := call.Args[0].(*ast.BasicLit); is {
+					name, _ = strconv.Unquote(text.Value)
+					level = kind
+				}
+			}
 		}
 		return true
 	})
-	return name
-}
-
-// eventNames returns the events by the names of their variables.
-func eventNames(t *testing.T) map[string]*logging.Event {
-	byName := map[string]*logging.Event{}
-	for _, e := range logging.Events() {
-		byName[e.Name()] = e
-	}
-	events := map[string]*logging.Event{}
-	for _, group := range eventGroups(t) {
-		for _, spec := range group.Specs {
-			spec := spec.(*ast.ValueSpec)
-			events[spec.Names[0].Name] = byName[eventName(spec.Values[0])]
-		}
-	}
-	return events
+	return name, level
 }

@@ -4,20 +4,18 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 )
 
-// Feature O5: each log line of the library is an event of internal/logging whose fields have the common names, and each event
-// has a line.
+// Feature O5: each log line of the library is an event whose fields have the common names, and each event has a line.
 func TestLogLines(t *testing.T) {
-	p := logLines{t, eventNames(t), fieldNames(t), map[string]bool{}}
+	p := logLines{t, fieldNames(t), map[string]int{}}
 	tree(t, ".go", func(at, text string) {
 		if strings.HasSuffix(at, "_test.go") || notLibrary(at) {
 			return
@@ -26,26 +24,28 @@ func TestLogLines(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.Ident:
-				p.used[n.Name] = p.used[n.Name] || at == missesFile
+				p.named[path.Dir(at)+"."+n.Name]++
 			case *ast.SelectorExpr:
-				p.used[n.Sel.Name] = p.used[n.Sel.Name] || isPackage(n.X, "logging")
+				if isPackage(n.X, "logging") {
+					p.named["internal/logging."+n.Sel.Name]++
+				}
 			case *ast.CallExpr:
 				p.call(at, n)
 			}
 			return true
 		})
 	})
-	for _, variable := range slices.Sorted(maps.Keys(p.events)) {
-		testkit.Check(t, p.used[variable], "no line is written of logging.%s: remove the event", variable)
+	for _, e := range events(t) {
+		testkit.Check(t, p.named[e.variable] >= 2, "no line is written of %s: remove the event", e.variable)
 	}
 }
 
-// missesFile is where the package of the events writes one itself.
-const missesFile = "internal/logging/misses.go"
+// writers are the files of the package of log lines that declare events, and write one.
+var writers = []string{"internal/logging/event.go", "internal/logging/misses.go"}
 
 // notLibrary reports whether a file's log lines are not the library's.
 func notLibrary(at string) bool {
-	if at == missesFile {
+	if slices.Contains(writers, at) {
 		return false
 	}
 	for _, dir := range []string{"examples/", "lab/", "conformance/", "cmd/", "internal/logging/", "internal/testing/"} {
@@ -59,9 +59,8 @@ func notLibrary(at string) bool {
 // logLines are what the library writes.
 type logLines struct {
 	*testing.T
-	events map[string]*logging.Event
-	names  map[string]string // of fields, by their constants
-	used   map[string]bool   // events
+	names map[string]string // of fields, by their constants
+	named map[string]int    // how often, by folder and name: once where an event is declared
 }
 
 func (p logLines) call(at string, call *ast.CallExpr) {
@@ -71,12 +70,11 @@ func (p logLines) call(at string, call *ast.CallExpr) {
 	}
 	switch name, n := method.Sel.Name, len(call.Args); {
 	case name == "Error" && n == 3, (name == "Info" || name == "Debug" || name == "Trace") && n == 2:
-		testkit.Check(p, isPackage(method.X, "slog"), "%s writes a log line with %s. Declare an event in internal/logging, "+
-			"write it with logging.<Event>.Write(logger, err, logging.Fields{...}), and run TestEventsPage with -update", at, name)
+		testkit.Check(p, isPackage(method.X, "slog"), "%s writes a log line with %s. Declare an event, "+
+			"write it with event<Name>.Write(logger, err, logging.Fields{...}), and run TestEventsPage with -update", at, name)
 	case name == "Write" && n == 3:
-		event, ok := method.X.(*ast.SelectorExpr)
 		fields, literal := call.Args[2].(*ast.CompositeLit)
-		if !ok || !literal || !isPackage(event.X, "logging") {
+		if !literal || !strings.HasPrefix(nameOf(method.X), "event") && !isSelected(method.X, "logging") {
 			return
 		}
 		for _, e := range fields.Elts {
@@ -97,6 +95,12 @@ func (p logLines) key(e ast.Expr) {
 func isPackage(e ast.Expr, name string) bool {
 	id, ok := e.(*ast.Ident)
 	return ok && id.Name == name
+}
+
+// isSelected reports whether e is a name of a package.
+func isSelected(e ast.Expr, name string) bool {
+	selected, ok := e.(*ast.SelectorExpr)
+	return ok && isPackage(selected.X, name)
 }
 
 func nameOf(e ast.Expr) string {

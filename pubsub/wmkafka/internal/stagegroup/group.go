@@ -272,7 +272,7 @@ func (g *Group) fetchFailed(client sarama.Client, err error) {
 	if !errors.As(err, &of) || of.Topic == "" {
 		return // of the group: fails has it
 	}
-	logging.StageNotFetched.Write(g.config.Logger, of.Err,
+	eventStageNotFetched.Write(g.config.Logger, of.Err,
 		logging.Fields{logging.Topic: of.Topic, logging.Partition: of.Partition})
 	if errors.Is(client.RefreshMetadata(of.Topic), sarama.ErrUnknownTopicOrPartition) {
 		g.again()
@@ -414,6 +414,23 @@ func (g *Group) fails(err error) {
 	}
 	g.mu.Unlock()
 	if begins {
-		logging.StagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group})
+		eventStagesNotJoined.Write(g.config.Logger, err, logging.Fields{"group": g.config.Group})
 	}
 }
+
+// Adapters for Kafka, RabbitMQ and SQL.
+var (
+	// outage: Check the brokers, and the client's right to join.
+	eventStagesNotJoined = logging.ErrorEvent("stages_not_joined",
+		"The consumer group of the stages cannot be joined; it is tried again until it can")
+	// outage: nothing
+	eventStagesJoined = logging.InfoEvent("stages_joined", "The consumer group of the stages is joined again")
+	// once: End older instances, or read the error.
+	eventStageNotTaken = logging.InfoEvent("stage_not_taken",
+		"A stage topic cannot be consumed yet; it is tried again each second")
+	// each: nothing, unless it lasts
+	eventStageNotFetched = logging.InfoEvent("stage_not_fetched", "A stage topic cannot be read; it is tried again")
+	// each: nothing, unless it lasts
+	eventStageNotMarked = logging.InfoEvent("stage_not_marked",
+		"Offsets of a stage topic cannot be committed; it is tried again each second")
+)

@@ -62,7 +62,7 @@ func (s *session) takeOver(c *claim) bool {
 		err = s.beginAt(c)
 	}
 	if err != nil && c.topic.ctx.Err() == nil && !c.topic.notified.Swap(true) {
-		logging.StageNotTaken.Write(s.config.Logger, err,
+		eventStageNotTaken.Write(s.config.Logger, err,
 			logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 	}
 	if err == nil {
@@ -137,7 +137,7 @@ func (s *session) commit(all bool) {
 				c.end()
 			default:
 				_ = s.client.RefreshCoordinator(c.topic.Group) // its error is that of the next try
-				logging.StageNotMarked.Write(s.config.Logger, err,
+				eventStageNotMarked.Write(s.config.Logger, err,
 					logging.Fields{logging.StageTopic: c.topic.Name, "group": c.topic.Group})
 			}
 		})

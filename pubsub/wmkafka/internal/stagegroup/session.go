@@ -159,7 +159,7 @@ func (s *session) joined() {
 	switch fields := (logging.Fields{"group": s.config.Group}); {
 	case !unavailable.IsZero():
 		fields["lasted"] = time.Since(unavailable).Round(time.Millisecond)
-		logging.StagesJoined.Write(s.config.Logger, nil, fields)
+		eventStagesJoined.Write(s.config.Logger, nil, fields)
 	case !lost.IsZero():
 		logging.SessionAgain.Write(s.config.Logger, nil, logging.Fields{
 			logging.ConsumerGroup: s.config.Group, "lasted": time.Since(lost).Round(time.Millisecond),
