@@ -44,12 +44,15 @@ var families = []struct {
 	{32, isDotted, "SG. pypi- dp.pt. dt0c01. fio-u- tfp_ sntrys_ pscale_oauth_ pscale_pw_ pscale_tkn_ xkeysib- PMAK- nvapi-"},
 	{30, isWord, "npm_ lin_api_ hf_ api_org_ pnu_ rdme_ ntn_ CLOJARS_ AKCp cmVmd EZAK EZTK rubygems_"},
 	{20, isToken, "sk- hvs. hvb. glc_ glsa_ pplx- sgp_ sbp_ figd_ dckr_pat_ tskey- gsk_ xai- lsv2_ HRKU- NRAK- NRJS- NRII-"},
-	{20, isToken, "sq0atp- sq0csp- EAAAE tk-us- dnkey- access-sandbox- access-production- access-development- AQVN ops_eyJ"},
+	{20, isToken, "sq0atp- sq0csp- EAAA tk-us- dnkey- bedrock-api-key-"}, // Square, Scalingo, Defined, AWS
+	{20, isToken, "access-sandbox- access-production- access-development- AQVN ops_eyJ"},
 	{32, isHex, "dop_v1_ doo_v1_ dor_v1_ dapi pul- sntryu_ shippo_live_ shippo_test_ SK s-s4t2ud- s-s4t2af-"},
 	{24, isWord, "shpat_ shpss_ shpca_ shppa_"}, // Shopify
 	{12, isToken, "FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- sm_aat_ sm_pat_ sm_sat_"},
-	{32, isWord, "p8e- ico-"}, {20, isWord, "LTAI duffel_test_ duffel_live_"}, {40, isToken, "sha256~ fo1_ ATATT3xFf"},
+	{32, isWord, "p8e- ico-"}, {20, isWord, "LTAI duffel_test_ duffel_live_"}, {40, isToken, "sha256~ fo1_ ATATT3"},
 	{100, isBase64, "fm1a_ fm1r_ fm2_"}, {100, isWord, "EAAM EAAC"}, {100, isToken, "v1.0-"},
+	{35, isHex, "live_ test_"}, {38, isToken, "YC"}, {40, isToken, "squ_ sqp_ sqa_"}, {43, isWord, "oy2"},
+	{66, isDotted, "pat. sat."}, {70, isBase64, "eyJrIjoi"}, {86, isDotted, "t1."}, {130, isBase64, "sl."},
 	{26, isUpperOrDigit, "API-"}, {34, isUpperOrDigitOrDash, "A3-"},
 	{56, isBase32, "SU SA SO"}, // seeds of NATS
 	{20, isUpperOrDigit, "AGE-SECRET-KEY-1"},
