@@ -30,6 +30,10 @@ func TestDetectSaysTheRemedy(t *testing.T) {
 	says("a cancelled context", err, "context canceled")
 	testkit.Check(t, errors.Is(err, context.Canceled), "%v", err)
 
+	closed := testkit.Must(sql.Open("sqlite", "file:"+t.TempDir()+"/closed.db"))
+	testkit.NoError(t, closed.Close())
+	says("a pool that is closed", testkit.Err(database.Detect(t.Context(), closed)), "before it is closed")
+
 	address := postgrestest.Schema(t)
 	password := strings.Replace(address, "spillway:spillway@", "spillway:wrong@", 1)
 	says("a wrong password", testkit.Err(database.Detect(t.Context(), postgrestest.Open(t, password))), "the password")

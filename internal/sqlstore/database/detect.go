@@ -62,6 +62,8 @@ func ask(ctx context.Context, db *sql.DB) (version string, err error) {
 		return "", fmt.Errorf("%w; it refuses the user of the *sql.DB: correct the name, the password, or who may log in", err)
 	case state == "3D000" || number == 1049:
 		return "", fmt.Errorf("%w; there is no database of this name: correct the address of the *sql.DB", err)
+	case strings.HasSuffix(err.Error(), "sql: database is closed"): // database/sql has no name for it
+		return "", fmt.Errorf("%w; give the *sql.DB before it is closed", err)
 	case strings.Contains(err.Error(), "unable to open database file"): // every driver of SQLite says so
 		return "", fmt.Errorf("%w; see that the folder of the file is there, and that this process may write in it", err)
 	}
