@@ -40,9 +40,10 @@ import (
 // Call Attach before the router runs, and before other middlewares and decorators are added. Handlers may be added at
 // any time.
 //
-// Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside Attach. Watermill's Deduplicator must not
-// stand inside: it remembers a message before the handler succeeds, and so loses the second attempt. Watermill's
-// Timeout belongs inside, added after Attach: outside, it ends the message's context before the outputs are published.
+// Watermill's Retry, PoisonQueue and Recoverer have nothing left to do beside Attach. A PoisonQueue that was added
+// before dead-letters what a shutdown requeues. Watermill's Deduplicator must not stand inside: it remembers a message
+// before the handler succeeds, and so loses the second attempt. Watermill's Timeout belongs inside, added after Attach:
+// outside, it ends the message's context before the outputs are published.
 //
 // Errors surface in Router.Run. A second Channel that is attached to router is an error. A nil Channel is an error of
 // router, and a nil router is an error of every other router that the Channel is attached to.

@@ -40,12 +40,12 @@ type Config struct {
 	// Stages are the waits of a message that fails again and again, in this order. Default: Delays(5*time.Second,
 	// time.Minute, 10*time.Minute).
 	Stages []Stage
-	// Store, such as delay.NewStore, keeps waiting messages in a database instead of topics. Every message then waits for exactly its time, on
-	// any pub/sub. While the router runs, a relay publishes due messages to one re-entry topic of each handler.
-	// Default: none, messages wait in stage topics.
+	// Store, such as delay.NewStore, keeps waiting messages in a database instead of topics. Every message then waits
+	// for exactly its time, on any pub/sub. While the router runs, a relay publishes due messages to one re-entry topic
+	// of each handler, for which Publisher and Subscriber are required too. Default: none, messages wait in stage
+	// topics.
 	//
-	//   - Services that share the table and publish to different brokers need different values of
-	//     the service of delay.NewStore.
+	//   - Services that share the table and publish to different brokers give delay.NewStore different services.
 	//   - To move from stage topics to a Store, list the old stages as Retired, beside the active ones.
 	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is
 	//     empty.
