@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -42,6 +43,7 @@ type event struct {
 // Feature O5: docs/events.md has each event with its level, when it comes and what to do.
 func TestEventsPage(t *testing.T) {
 	rows, has := map[string]string{}, map[string]string{}
+	calm := map[string]map[string]string{} // the events that need nothing, by group, level and time
 	for _, e := range events(t) {
 		testkit.Check(t, has[e.name] == "", "%s and %s have the name %s", has[e.name], e.variable, e.name)
 		has[e.name] = e.variable
@@ -51,12 +53,21 @@ func TestEventsPage(t *testing.T) {
 				"or that of its declaration, %q, is none of eventGroups", e.variable, e.group)
 			continue
 		}
-		rows[e.group] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", e.name, e.level, comment[1],
-			pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
+		if calm[e.group] == nil {
+			calm[e.group] = map[string]string{}
+		}
+		if kind := e.level + ", " + comment[1]; comment[2] == "nothing" {
+			calm[e.group][kind] += ", `" + e.name + "`"
+		} else {
+			rows[e.group] += fmt.Sprintf("- `%s` (%s): %s\n", e.name, kind, pageOfDocs.ReplaceAllString(comment[2], "[$2]($1)"))
+		}
 	}
 	page := aboutEvents
 	for _, group := range eventGroups {
-		page += "\n## " + group + "\n\n| event | level | when | do |\n|---|---|---|---|\n" + rows[group]
+		page += "\n## " + group + "\n\n" + rows[group]
+		for _, kind := range slices.Sorted(maps.Keys(calm[group])) {
+			page += "- nothing to do (" + kind + "): " + calm[group][kind][2:] + "\n"
+		}
 	}
 	generated(t, "docs/events.md", page)
 }

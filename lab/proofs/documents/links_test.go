@@ -16,7 +16,7 @@ import (
 var (
 	citation = regexp.MustCompile(`\b([Ff]eatures?|[Pp]romises?|[Dd]ecisions?) ((?:[A-Z]?\d+[a-z]?)(?:(?:, | and )[A-Z]?\d+[a-z]?\b)*)`)
 	idOf     = regexp.MustCompile(`[A-Z]?\d+[a-z]?`)
-	rowOf    = regexp.MustCompile(`(?m)^\| ([A-Z]?\d+) \|`)
+	rowOf    = regexp.MustCompile(`(?m)^- \*\*([A-Z]?\d+)\*\*:`)
 	suiteRow = regexp.MustCompile(`\{"([HF]\d+)", "`)
 	linkOf   = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)]*))?\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)

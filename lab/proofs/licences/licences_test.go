@@ -3,6 +3,7 @@ package licences_test
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,8 @@ func TestLicences(t *testing.T) {
 	modules := strings.Split(strings.TrimSpace(string(out)), "\n")
 	slices.Sort(modules)
 	page := "# Licences\n\nFor those who must know what they compile: each module that Spillway needs outside of its tests, and its licence. An\n" +
-		"allow-list decides: `go test ./lab/proofs/licences -update` writes this page.\n\n| module | licence |\n|---|---|\n"
+		"allow-list decides: `go test ./lab/proofs/licences -update` writes this page.\n"
+	under := map[string]string{}
 	for _, module := range slices.Compact(modules) {
 		path, dir, _ := strings.Cut(module, " ")
 		if dir == "" {
@@ -48,7 +50,10 @@ func TestLicences(t *testing.T) {
 		if len(names) == 0 {
 			t.Errorf("%s: no licence that is known is in %s: look at it, and add it to allowed, or leave the module out", path, dir)
 		}
-		page += "| " + path + " | " + strings.Join(names, ", ") + " |\n"
+		under[strings.Join(names, ", ")] += "- " + path + "\n"
+	}
+	for _, names := range slices.Sorted(maps.Keys(under)) {
+		page += "\n## " + names + "\n\n" + under[names]
 	}
 	const file = "../../../docs/licences.md"
 	if *update {
