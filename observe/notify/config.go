@@ -34,10 +34,6 @@ type Config struct {
 	// notice has no link. Default: none.
 	Link func(Notice) string
 
-	// Window is the time after the first notice of a cause in which further letters of the cause are counted. Then one
-	// notice has their number, if there are any, and the next Window begins. A cause without a letter for a whole
-	// Window is new again. Default: 1 h.
-	Window time.Duration
 	// Threshold is the number of letters of a cause that wait, from which a notice is sent. Default: 100. Below 0:
 	// never.
 	Threshold int
@@ -53,7 +49,6 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	c.Window = cmp.Or(c.Window, time.Hour)
 	c.Threshold = cmp.Or(c.Threshold, 100)
 	c.OldestAge = cmp.Or(c.OldestAge, 24*time.Hour)
 	if c.Kinds == nil {
@@ -76,9 +71,6 @@ func (c *Config) validate() error {
 				boundedtext.Text(string(kind), 40))
 		}
 	}
-	if c.Window < time.Millisecond {
-		return fmt.Errorf("notify: Config.Window is %s: it must be at least 1ms", c.Window)
-	}
 	return nil
 }
 
@@ -90,6 +82,7 @@ type pace struct {
 	answer time.Duration // in which the database must answer
 	retry  time.Duration // before the second attempt at a sink
 	poll   time.Duration // between two looks at letters, campaigns and breakers
+	window time.Duration // in which the letters of a cause are counted, and after which it is new again
 	settle time.Duration // how long a state must be over before its end is told
 	giveUp time.Duration // how long a notice is sent again to a sink that refuses it
 	end    time.Duration // how long a router that closes waits for sinks
@@ -101,8 +94,8 @@ type pace struct {
 // reads more than ten notices a minute, and what is older than an hour is in the summary. Kubernetes kills what takes
 // longer than 30 s to end.
 var paces = pace{round: time.Second, sweep: 5 * time.Second, lease: 30 * time.Second, answer: 5 * time.Second,
-	retry: time.Second, poll: 15 * time.Second, settle: time.Minute, giveUp: time.Hour, end: 5 * time.Second, most: 10,
-	queue: 100}
+	retry: time.Second, poll: 15 * time.Second, window: time.Hour, settle: time.Minute, giveUp: time.Hour,
+	end: 5 * time.Second, most: 10, queue: 100}
 
 var _ spillway.Observer = (*Notifier)(nil)
 

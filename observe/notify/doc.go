@@ -16,8 +16,8 @@
 // # What is sent
 //
 // A cause is what failed, where and how, as package letters says. The first letter of a cause is a notice at once.
-// Further letters of the cause are counted, and one notice has their number after Config.Window. A cause without a
-// letter for a whole Window is new again. A cause that persons snoozed makes no notice, until it grows.
+// Further letters of the cause are counted, and one notice has their number after an hour. A cause without a
+// letter for a whole hour is new again. A cause that persons snoozed makes no notice, until it grows.
 //
 // States are the other half: an open breaker, a store that is unavailable, letters that wait for too long or are too
 // many, a campaign that stopped itself. A state is a notice when it begins, and one when it was over for a minute. If

@@ -24,7 +24,7 @@ import (
 type Kind string
 
 const (
-	// NewCause says that a letter of a cause arrived, of which none had arrived for a whole Config.Window, and which is
+	// NewCause says that a letter of a cause arrived, of which none had arrived for a whole hour, and which is
 	// not snoozed.
 	NewCause Kind = "new_cause"
 	// Threshold says that Config.Threshold letters of a cause wait.

@@ -82,7 +82,7 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...
 	if n.channel != nil {
 		return errors.New("notify: Watch was called before: it takes one channel, and another channel needs a Notifier of its own")
 	}
-	rules := ledger.Rules{Window: n.config.Window, Settle: n.pace.settle, Lease: n.pace.lease,
+	rules := ledger.Rules{Window: n.pace.window, Settle: n.pace.settle, Lease: n.pace.lease,
 		MaxNew: n.pace.most, Lasts: lasts, Many: string(ManyNotices)}
 	n.local = ledger.InMemory(n.instance, rules)
 	n.shared = n.local

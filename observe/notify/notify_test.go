@@ -253,7 +253,6 @@ func TestRefusedConfigurations(t *testing.T) {
 		"Sinks is empty":  {},
 		"Sinks[0] is nil": {Sinks: []notify.Sink{nil}},
 		"Kinds has \"x\"": {Sinks: sinks, Kinds: []notify.Kind{"x"}},
-		"Window is -1s":   {Sinks: sinks, Window: -time.Second},
 	} {
 		testkit.Says(t, testkit.Err(notify.New(config)), says)
 	}
