@@ -79,7 +79,11 @@ func (s *session) lookAround() (map[string]cause, error) {
 	for _, c := range causes {
 		s.result.DeadLettered += c.count
 	}
-	return causes, s.types(0, "show", "show", fmt.Sprint(causes["unknown_action"].example))
+	if err := s.types(0, "show", "show", fmt.Sprint(causes["unknown_action"].example)); err != nil {
+		return nil, err
+	}
+	return causes, s.types(0, "cause", "cause", causes["no_repository"].hash, "--owner", "ann", "--note",
+		"the fix is in review", "--link", "https://tickets/7", "--reason", "INC-7: mine")
 }
 
 // redriveOf is the command that redrives causes.
