@@ -23,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -396,7 +397,7 @@ func holdsOf(config *Config) holds {
 // boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery
 // time of their subscriber.
 func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
-	r := hold.RedeliveryOf(sub)
+	r := hold.RedeliveryOf(decorated.Subscriptions(sub))
 	if r.Repeats() { // watermill-redisstream gives a message that was nacked another context
 		var err error
 		if sub, err = message.MessageTransformSubscriberDecorator(r.Note)(sub); err != nil {

@@ -7,6 +7,8 @@ package hold
 
 import (
 	"context"
+	"iter"
+	"reflect"
 	"sync"
 	"time"
 
@@ -14,7 +16,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -80,12 +81,12 @@ type Redelivery struct {
 	alert time.Time
 }
 
-// RedeliveryOf returns what is known of sub: by the method RedeliveryTime of sub or of a subscriber that it decorates,
-// or by the table of known subscribers.
-func RedeliveryOf(sub message.Subscriber) *Redelivery {
+// RedeliveryOf returns what is known of a subscriber, given as decorated.Subscriptions gives it: by the method
+// RedeliveryTime of it or of a subscriber that it decorates, or by the table of known subscribers.
+func RedeliveryOf(layers iter.Seq2[message.Subscriber, reflect.Value]) *Redelivery {
 	r := &Redelivery{}
-	for _, layer := range decorated.Subscriptions(sub) {
-		if own, ok := layer.Subscriber.(Redeliverer); ok {
+	for sub, value := range layers {
+		if own, ok := sub.(Redeliverer); ok {
 			var after time.Duration
 			err := safecall.Call("RedeliveryTime", func() error { after = own.RedeliveryTime(); return nil })
 			if err == nil && after >= 0 {
@@ -93,7 +94,7 @@ func RedeliveryOf(sub message.Subscriber) *Redelivery {
 			}
 			return r
 		}
-		k := foreign.SubscriberOf(layer.Value)
+		k := foreign.SubscriberOf(value)
 		if k != nil && (!r.Known || k.After != 0 && (r.After == 0 || k.After < r.After)) {
 			r.After, r.Known, r.session, r.InTransaction = k.After, true, k.Session, r.InTransaction || k.Transaction
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 )
 
 type silent struct{}
@@ -71,7 +72,7 @@ func TestRedeliveryOf(t *testing.T) {
 		"kafka":                      {&kafka.Subscriber{}, time.Minute, true},
 		"gochannel":                  {channel, 0, true},
 	} {
-		r := RedeliveryOf(row.sub)
+		r := RedeliveryOf(decorated.Subscriptions(row.sub))
 		testkit.Check(t, r.After == row.after && r.Known == row.known,
 			"%s: %s, known %t; want %s, %t", name, r.After, r.Known, row.after, row.known)
 	}
@@ -96,7 +97,7 @@ func TestMaxHold(t *testing.T) {
 	} {
 		ctx := context.Background()
 		if row.redelivers != unset {
-			ctx = WithRedelivery(ctx, RedeliveryOf(saying{after: row.redelivers}))
+			ctx = WithRedelivery(ctx, RedeliveryOf(decorated.Subscriptions(saying{after: row.redelivers})))
 		}
 		if row.adapter != unset {
 			ctx = WithMaxHold(ctx, row.adapter)
@@ -110,14 +111,14 @@ func TestMaxHold(t *testing.T) {
 		after, configured time.Duration
 		cut               bool
 	}{{0, time.Hour, false}, {time.Minute, time.Minute, true}, {time.Minute, 30 * time.Second, false}, {unset, time.Hour, false}} {
-		got := RedeliveryOf(saying{after: row.after}).Cuts(row.configured)
+		got := RedeliveryOf(decorated.Subscriptions(saying{after: row.after})).Cuts(row.configured)
 		testkit.Check(t, got == row.cut, "%+v: %t", row, got)
 	}
 }
 
 // What comes again earlier than expected shortens holds, to a second at least, and never lengthens them.
 func TestLearn(t *testing.T) {
-	r := RedeliveryOf(silent{})
+	r := RedeliveryOf(decorated.Subscriptions(silent{}))
 	changed := r.Changed()
 	for _, row := range []struct {
 		after, want time.Duration

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -306,7 +307,7 @@ func (s *Stages) share(sub message.Subscriber, live bool) *sharedSubscriber {
 	i := slices.IndexFunc(s.shared, func(l *sharedSubscriber) bool { return same(l.Subscriber, sub) })
 	if i < 0 {
 		i = len(s.shared)
-		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub, redelivery: hold.RedeliveryOf(sub)})
+		s.shared = append(s.shared, &sharedSubscriber{Subscriber: sub, redelivery: hold.RedeliveryOf(decorated.Subscriptions(sub))})
 	}
 	l := s.shared[i]
 	l.users++

@@ -3,6 +3,7 @@
 package decorated
 
 import (
+	"iter"
 	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -111,53 +112,53 @@ func (l Layer) same(other Layer) bool {
 	return l.Type == other.Type && l.at != 0 && l.at == other.at
 }
 
-// Subscription is a subscriber, or a subscriber that it decorates.
-type Subscription struct {
-	// Subscriber is nil if an unexported field holds it, unless the field is of one of Watermill's decorators.
-	Subscriber message.Subscriber
-	// Value is the subscriber's, behind its pointer. Its fields may be read, even if Subscriber is nil.
-	Value reflect.Value
-}
-
 var subscriber = reflect.TypeFor[message.Subscriber]()
 
-// Subscriptions returns sub and the subscribers that it decorates, outermost first. These are what its method Unwrap
-// returns, or without one, the subscribers in its fields.
-func Subscriptions(sub message.Subscriber) []Subscription {
-	var all []Subscription
-	subscriptions(reflect.ValueOf(sub), &all)
-	return all
+// Subscriptions yields sub and the subscribers that it decorates, outermost first. These are what its method Unwrap
+// returns, or without one, the subscribers in its fields. A subscriber is nil if an unexported field holds it, unless
+// the field is of one of Watermill's decorators. Its value, behind its pointer, may be read all the same.
+func Subscriptions(sub message.Subscriber) iter.Seq2[message.Subscriber, reflect.Value] {
+	return func(yield func(message.Subscriber, reflect.Value) bool) {
+		n := 0
+		subscriptions(reflect.ValueOf(sub), &n, yield)
+	}
 }
 
-func subscriptions(v reflect.Value, all *[]Subscription) {
-	if !v.IsValid() || len(*all) == maxLayers || !v.Type().Implements(subscriber) {
-		return
+func subscriptions(v reflect.Value, n *int, yield func(message.Subscriber, reflect.Value) bool) bool {
+	if !v.IsValid() || *n == maxLayers || !v.Type().Implements(subscriber) {
+		return true
 	}
-	one := Subscription{}
+	var sub message.Subscriber
 	if v.CanInterface() {
-		one.Subscriber, _ = v.Interface().(message.Subscriber)
+		sub, _ = v.Interface().(message.Subscriber)
 	}
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			return
+			return true
 		}
 		v = v.Elem()
 	}
-	one.Value = v
-	*all = append(*all, one)
-	if inside, ok := one.Subscriber.(interface{ Unwrap() message.Subscriber }); ok {
-		subscriptions(reflect.ValueOf(inside.Unwrap()), all)
-		return
+	*n++
+	if !yield(sub, v) {
+		return false
+	}
+	if inside, ok := sub.(interface{ Unwrap() message.Subscriber }); ok {
+		return subscriptions(reflect.ValueOf(inside.Unwrap()), n, yield)
 	}
 	if v.Kind() != reflect.Struct {
-		return
+		return true
 	}
 	for i := range v.NumField() {
+		on := true
 		switch field := v.Field(i); {
 		case field.Kind() == reflect.Interface && !field.IsNil():
-			subscriptions(foreign.Open(v, field).Elem(), all)
+			on = subscriptions(foreign.Open(v, field).Elem(), n, yield)
 		case field.Kind() == reflect.Pointer || field.Kind() == reflect.Struct:
-			subscriptions(field, all)
+			on = subscriptions(field, n, yield)
+		}
+		if !on {
+			return false
 		}
 	}
+	return true
 }
