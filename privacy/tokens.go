@@ -24,6 +24,8 @@ func isBot(c byte) bool { return isToken(c) || c == ':' }
 
 func isDotted(c byte) bool { return isToken(c) || c == '.' }
 
+func isMixed(c byte) bool { return isDotted(c) || strings.IndexByte("+/=", c) >= 0 }
+
 // isPath is what a path and a query have. A colon or a comma can be the next word's.
 func isPath(c byte) bool { return isDotted(c) || strings.IndexByte("/%@~+=?&!$", c) >= 0 }
 
@@ -35,21 +37,23 @@ var families = []struct {
 	in       func(byte) bool
 	prefixes string
 }{
-	{16, isUpperOrDigit, "AKIA ASIA ABIA ACCA"}, {100, isBase64, "ABSK"}, // AWS
+	{16, isUpperOrDigit, "AKIA ASIA ABIA ACCA A3T"}, {100, isBase64, "ABSK"}, // AWS
 	{20, isWord, "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_"},
 	{16, isToken, "glpat- glcbt- gldt- glffct- glft- glimt- glagent- gloas- glptt- glrt- glsoat- GR1348941"}, // GitLab
 	{10, isToken, "xoxa- xoxb- xoxe- xoxe.xoxb- xoxe.xoxp- xoxo- xoxp- xoxr- xoxs- xapp-"},                   // Slack
 	{10, isWord, "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_"}, {16, isWord, "whsec_"},            // Stripe
 	{30, isToken, "AIza"}, {20, isToken, "ya29."}, {16, isToken, "GOCSPX-"}, // Google
-	{32, isDotted, "SG. pypi- dp.pt. dt0c01. fio-u- tfp_ sntrys_ pscale_oauth_ pscale_pw_ pscale_tkn_ xkeysib- PMAK- nvapi-"},
+	{32, isDotted, "pypi- dp.pt. dt0c01. tfp_ xkeysib- PMAK- nvapi-"},
+	{32, isMixed, "SG. fio-u- sntrys_ pscale_oauth_ pscale_pw_ pscale_tkn_ duffel_test_ duffel_live_ glc_ ops_eyJ"},
+	{50, isMixed, "scauth_ authress_"}, {79, isDotted, "pat"}, // Authress, Airtable
 	{30, isWord, "npm_ lin_api_ hf_ api_org_ pnu_ rdme_ ntn_ CLOJARS_ AKCp cmVmd EZAK EZTK rubygems_"},
-	{20, isToken, "sk- hvs. hvb. glc_ glsa_ pplx- sgp_ sbp_ figd_ dckr_pat_ tskey- gsk_ xai- lsv2_ HRKU- NRAK- NRJS- NRII-"},
+	{20, isToken, "sk- hvs. hvb. glsa_ pplx- sgp_ sbp_ figd_ dckr_pat_ tskey- gsk_ xai- lsv2_ HRKU- NRAK- NRJS- NRII-"},
 	{20, isToken, "sq0atp- sq0csp- EAAA tk-us- dnkey- bedrock-api-key-"}, // Square, Scalingo, Defined, AWS
-	{20, isToken, "access-sandbox- access-production- access-development- AQVN ops_eyJ"},
+	{20, isToken, "access-sandbox- access-production- access-development- AQVN"},
 	{32, isHex, "dop_v1_ doo_v1_ dor_v1_ dapi pul- sntryu_ shippo_live_ shippo_test_ SK s-s4t2ud- s-s4t2af-"},
 	{24, isWord, "shpat_ shpss_ shpca_ shppa_"}, // Shopify
 	{12, isToken, "FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- sm_aat_ sm_pat_ sm_sat_"},
-	{32, isWord, "p8e- ico-"}, {20, isWord, "LTAI duffel_test_ duffel_live_"}, {40, isToken, "sha256~ fo1_ ATATT3"},
+	{32, isWord, "p8e- ico-"}, {20, isWord, "LTAI"}, {40, isToken, "sha256~ fo1_ ATATT3"},
 	{100, isBase64, "fm1a_ fm1r_ fm2_"}, {100, isWord, "EAAM EAAC"}, {100, isToken, "v1.0-"},
 	{35, isHex, "live_ test_"}, {38, isToken, "YC"}, {40, isToken, "squ_ sqp_ sqa_"}, {43, isWord, "oy2"},
 	{66, isDotted, "pat. sat."}, {70, isBase64, "eyJrIjoi"}, {86, isDotted, "t1."}, {130, isBase64, "sl."},

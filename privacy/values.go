@@ -271,6 +271,11 @@ var forms = []struct {
 }{
 	// JSON web tokens
 	{"eyJ", regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w.-]+`), nil},
+	// what Azure AD, Terraform Cloud, MaxMind and Facebook give to programs
+	{"Q~", regexp.MustCompile(`(?:^|[^\w.~-])([\w.~]{3}\dQ~[\w.~-]{31,34})`), nil},
+	{".atlasv1.", regexp.MustCompile(`\b\w{14}\.atlasv1\.[\w=-]{60,}`), nil},
+	{"_mmk", regexp.MustCompile(`\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b`), nil},
+	{"|", regexp.MustCompile(`\b\d{15,16}\|[\w-]{27,40}`), nil},
 	// private keys in PEM, also cut ones
 	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [^\n-]{0,40}PRIVATE KEY[^\n-]{0,20}-----` +
 		`(?:(?:[^-]|-[^-])*-----END [^\n-]{0,60}-----|[\w\s+/=\\:,-]*)`), nil},
