@@ -29,6 +29,7 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 		port := galeraPort + i
 		n, err := mariaNode(ctx, folder, fmt.Sprint("galera-", i+1), port, "--binlog-format=ROW",
 			"--innodb-autoinc-lock-mode=2",
+			"--loose-plugin-wsrep-provider=OFF", // or 11.8 refuses to change wsrep_provider_options
 			"--wsrep-on=ON", "--wsrep-provider=/usr/lib/galera/libgalera_smm.so", "--wsrep-cluster-name=spillway",
 			fmt.Sprint("--wsrep-node-name=galera-", i+1), fmt.Sprint("--wsrep-node-address=127.0.0.1:", port+10),
 			"--wsrep-sst-method=rsync", fmt.Sprint("--wsrep-sst-receive-address=127.0.0.1:", port+30),
@@ -65,12 +66,7 @@ func galeraCluster(ctx context.Context, folder string) (*cluster, error) {
 			return fmt.Sprintf("shop:spillway@galera%d(any)/%s?timeout=3s", instance, name)
 		}}
 	isolate := func(ctx context.Context, i, isolated int) error {
-		err := maria.exec(ctx, mariaDSN(galeraPort+i),
-			fmt.Sprintf(`SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'`, isolated))
-		if refused := (*mysql.MySQLError)(nil); errors.As(err, &refused) && refused.Number == 1210 { // by a variable, in 11.8
-			err = maria.exec(ctx, mariaDSN(galeraPort+i), fmt.Sprintf(`SET GLOBAL wsrep_provider_gmcast_isolate = %d`, isolated))
-		}
-		return err
+		return maria.exec(ctx, mariaDSN(galeraPort+i), fmt.Sprintf(`SET GLOBAL wsrep_provider_options = 'gmcast.isolate=%d'`, isolated))
 	}
 	c.rounds = []round{
 		{name: "nothing, while commits meet on two nodes", breaks: func(context.Context, string) error { return nil }},
