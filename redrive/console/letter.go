@@ -130,8 +130,8 @@ type tab struct {
 
 // The bounds of a payload's view: together with the rest of a page it stays below 60 KiB when it is compressed.
 const (
-	payloadLooked = 1 << 20  // bytes that are masked, and looked at
-	payloadText   = 32 << 10 // bytes of JSON and text
+	payloadLooked = 128 << 10 // bytes that are masked, and looked at: a masked value is shorter than what it hides
+	payloadText   = 32 << 10  // bytes of JSON and text
 	payloadHex    = 8 << 10
 )
 
