@@ -69,8 +69,8 @@ func (ch *Channel) Attach(router *message.Router) {
 }
 
 // Plugin runs what goes on beside the handlers, for as long as the handlers run. It registers the process for
-// CrashLimit, purges old keys, moves due messages of the store of Stages, shares outages, and reports stages that no
-// handler uses any more, as stages.Stages.Plugin says. Attach adds the plugin.
+// CrashLimit, purges old keys, deletes letters by Retention, moves due messages of the store of Stages, shares outages,
+// and reports stages that no handler uses any more, as stages.Stages.Plugin says. Attach adds the plugin.
 func (ch *Channel) Plugin(router *message.Router) error {
 	switch {
 	case ch == nil:
