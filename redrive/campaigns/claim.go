@@ -106,7 +106,7 @@ func (f *flight) claimNext(ctx context.Context, tx *sql.Tx, id string, most int,
 	if rate > 0 {
 		if lead := time.Duration(s.next-now) * time.Microsecond; lead > horizon {
 			k.pause = min(lead-horizon/2, f.config.Poll)
-			return nil
+			return f.finish(ctx, tx, id, k) // no turn is needed for that
 		}
 		most = min(most, max(1, int(float64(rate)/1000*ahead.Seconds())))
 	}

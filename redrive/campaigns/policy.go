@@ -47,7 +47,7 @@ type Policy struct {
 	Max int
 	// Rate is the number of letters per second. Required.
 	Rate float64
-	// Canary is the number of letters that are redriven first. Required.
+	// Canary is the number of letters that are redriven first, at most Max. Required.
 	Canary int
 	// StopAt is the share of letters that fail again above which the campaign pauses, and the cause is blocked.
 	// Default: DefaultStopAt, 0.2. It must be less than 1.
@@ -123,8 +123,8 @@ func (p *Policy) validate(retention time.Duration) error {
 		return fmt.Errorf(".Max is %d: bound the letters of a campaign", p.Max)
 	case !(p.Rate >= minRate && p.Rate <= MaxRate):
 		return fmt.Errorf(".Rate is %v: a policy needs a rate, %v to %v letters per second", p.Rate, minRate, MaxRate)
-	case p.Canary < 1:
-		return fmt.Errorf(".Canary is %d: a policy needs a canary, such as 10", p.Canary)
+	case p.Canary < 1 || p.Canary > p.Max:
+		return fmt.Errorf(".Canary is %d: a policy needs a canary, such as 10, and at most Max, which is %d", p.Canary, p.Max)
 	case !(p.StopAt > 0 && p.StopAt < 1):
 		return fmt.Errorf(".StopAt is %v: it is a share above 0 and below 1", p.StopAt)
 	}

@@ -382,6 +382,7 @@ func TestPolicy_refused(t *testing.T) {
 		"Max is 0: bound the letters":        func(p *campaigns.Policy) { p.Max = 0 },
 		"Rate is 0: a policy needs a rate":   func(p *campaigns.Policy) { p.Rate = 0 },
 		"Canary is 0: a policy needs":        func(p *campaigns.Policy) { p.Canary = 0 },
+		"Canary is 2: a policy needs":        func(p *campaigns.Policy) { p.Max = 1 },
 		"StopAt is 1: it is a share":         func(p *campaigns.Policy) { p.StopAt = 1 },
 		`Quiet is "22-6": write it as`:       func(p *campaigns.Policy) { p.Quiet = "22-6" },
 	} {

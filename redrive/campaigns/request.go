@@ -79,8 +79,8 @@ type Request struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// NotBefore is when the first letter may be published, by the database's clock. Default: at once.
 	NotBefore time.Time `json:"not_before,omitzero"`
-	// Canary is the number of letters that are redriven first. The campaign goes on if at most the share StopAt of them
-	// fails again. Default: none.
+	// Canary is the number of letters that are redriven first, at most Max. The campaign goes on if at most the share
+	// StopAt of them fails again. Default: none.
 	Canary int `json:"canary,omitempty"`
 	// CanaryWait is how long the campaign waits for what becomes of the canary. Letters that are not heard of by then
 	// count as not failed. Default: DefaultCanaryWait, 1 min.
@@ -159,6 +159,9 @@ func (r *Request) validate() error {
 	case r.Max < 0 || r.Canary < 0 || r.StopAfter < 0:
 		return fmt.Errorf("campaigns: Request.Max (%d), Canary (%d) and StopAfter (%d) must not be negative", r.Max, r.Canary,
 			r.StopAfter)
+	case r.Max > 0 && r.Canary > r.Max:
+		return fmt.Errorf("campaigns: Request.Canary is %d and Max is %d: there would be no letters behind the canary; set a "+
+			"smaller Canary, or a greater Max", r.Canary, r.Max)
 	case r.Concurrency < 0 || r.Concurrency > maxConcurrency:
 		return fmt.Errorf("campaigns: Request.Concurrency is %d: it must be 1 to %d", r.Concurrency, maxConcurrency)
 	case !(r.StopAt >= 0 && r.StopAt <= 1):

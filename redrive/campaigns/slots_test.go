@@ -65,6 +65,17 @@ func TestCampaignsBehindSlowOnes(t *testing.T) {
 	awaitTopics(t, out, twelve)
 }
 
+// Feature V7: a campaign ends with its last letter, not with the turn of the one after it, which is due in 1,000 s.
+func TestSlowCampaignEnds(t *testing.T) {
+	fixture.OnEach(t, func(t *testing.T, d fixture.Database) {
+		_, all := stored(t, d, config, fixture.Several(1)...)
+		r := request
+		r.Rate = 0.001
+		working(t, all)
+		testkit.Equal(t, "redriven", reach(t, all, start(t, all, r).ID, campaigns.Finished).Redriven, 1)
+	})
+}
+
 // Feature V7, promise P4: a worker that stops in front of a letter's turn leaves the turn to the next worker. A campaign
 // with a letter in 50 s would lose that time with each deploy.
 func TestTurnIsReturned(t *testing.T) {

@@ -96,7 +96,7 @@ func TestActs(t *testing.T) {
 			"%+v is accepted", bad)
 	}
 	for _, bad := range []campaigns.Request{
-		{Max: -1}, {Rate: -1}, {Rate: 1e9}, {Concurrency: 1000}, {StopAt: 2}, {Canary: -1}, {To: "admin"}, {To: "orders", FirstStage: true},
+		{Max: -1}, {Rate: -1}, {Rate: 1e9}, {Concurrency: 1000}, {StopAt: 2}, {Canary: -1}, {Max: 2, Canary: 3}, {To: "admin"}, {To: "orders", FirstStage: true},
 		{Filter: letters.Filter{Limit: 5}}, {Filter: letters.Filter{NewestFirst: true}}, {Seqs: []int64{0}}, {Seqs: []int64{1}, Filter: letters.Filter{Topics: []string{"orders"}}},
 		{Seqs: make([]int64, 0, 1), Filter: letters.Filter{Topics: []string{"\xff"}}}, {Edit: &campaigns.Edit{}}, {CanaryWait: -1},
 		{ID: "short"}, {ID: strings.Repeat("x", 65)}, {ID: "9f3a12bc-0000-4000-8000-00000000000'"}, {ID: "9f3a12bc-0000-4000-8000-\x00000000000"},
