@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/testing/fixture"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/browser"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
 // serve returns the address of the console.

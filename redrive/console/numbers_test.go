@@ -9,8 +9,8 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/testing/fixture"
 	"github.com/watermill-spillway/spillway/poison"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
 // Feature V11: with more causes than one page has, the overview counts all that are new, and its chart all that arrived.

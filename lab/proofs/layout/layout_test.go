@@ -32,7 +32,7 @@ var floors = map[string]int{
 	"": 4,
 	// what is seen from outside, kits of tests, and the parts of examples
 	"observe/": 5, "observe/internal/series": 5, "conformance": 5, "internal/testing/": 5, "internal/sqlstore/database/mysql/mysqltest": 5,
-	"internal/sqlstore/database/postgres/postgrestest": 5, "redrive/internal/fixture": 5, "redrive/internal/apitest": 5, "examples/internal/": 5,
+	"internal/sqlstore/database/postgres/postgrestest": 5, "redrive/internal/apitest": 5, "examples/internal/": 5,
 	"examples/nats/jetstream": 5, "examples/redis/streams": 5, "examples/decode/": 5, "cmd/redrive/internal/": 5,
 	"lab/measures/backlog": 5, "lab/measures/harness": 5,
 	// programs

@@ -10,8 +10,8 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/testing/fixture"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/redrive/internal/fixture"
 )
 
 // Feature V13: a list comes page by page, each letter once, while letters arrive, in both orders.
