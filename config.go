@@ -27,6 +27,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/middleware/outputs"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/naming"
@@ -309,7 +310,7 @@ func (c *Config) openStores(ctx context.Context) (made *letters.Store, err error
 		}
 	}
 	if limit := c.CrashLimit; limit != nil && limit.Store == nil && limit.Delivered == nil {
-		if limit.Store, err = crashlimit.NewStore(ctx, c.DB, c.Service); err != nil {
+		if limit.Store, err = sqlmarks.NewStore(ctx, c.DB, c.Service); err != nil {
 			return nil, err
 		}
 	}

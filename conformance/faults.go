@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 )
 
 // begin makes the topics of a fault's bench. What the processes make beside is removed with them.
@@ -284,8 +285,8 @@ func (b *bench) supervised(deadly []string) (died bool) {
 }
 
 // deliveries is the store that counts them.
-func (b *bench) deliveries() *crashlimit.Store {
-	store, err := crashlimit.NewStore(context.Background(), b.db, b.group)
+func (b *bench) deliveries() crashlimit.Store {
+	store, err := sqlmarks.NewStore(context.Background(), b.db, b.group)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/poison"
@@ -74,7 +75,7 @@ func consume(ctx context.Context, s setting, started func(*message.Router)) (err
 			return err
 		}
 	}
-	crashes, err := crashlimit.NewStore(ctx, site.db, "chaos")
+	crashes, err := sqlmarks.NewStore(ctx, site.db, "chaos")
 	if err != nil {
 		return err
 	}

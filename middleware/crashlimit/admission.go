@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // slot is where a delivery is counted while it lasts.
@@ -32,7 +34,7 @@ type admission struct {
 	aside  int
 	queue  []*waiter
 	moved  time.Time // when a delivery last came or went
-	shared map[mark]*share
+	shared map[deliveries.Key]*share
 }
 
 type waiter struct {

@@ -36,7 +36,7 @@ func TestSuspectsRunAlone(t *testing.T) {
 			}
 			if counted := f.count(func() (n int) {
 				for m, count := range f.left {
-					if m.id[0] != 's' || len(count) > 1 {
+					if m.ID[0] != 's' || len(count) > 1 {
 						n++
 					}
 				}

@@ -15,10 +15,10 @@ import (
 func TestQuietAllocatesNothing(t *testing.T) {
 	f := newFake()
 	for name, config := range map[string]options{
-		"store": {store: f}, "broker": {Config: Config{Delivered: func(*message.Message) (int, bool) { return 1, true }}},
+		"store": {Config: Config{Store: f}}, "broker": {Config: Config{Delivered: func(*message.Message) (int, bool) { return 1, true }}},
 	} {
 		l := newLimit(t, config)
-		if config.store != nil {
+		if config.Store != nil {
 			testkit.NoError(t, l.start())
 		}
 		h, msg := l.Middleware(succeed), newMessage("a")

@@ -41,17 +41,16 @@ func (o order) consume() error {
 	}
 	defer stop()
 	db := testkit.Must(sql.Open(o.Driver, o.Address))
-	store := testkit.Must(NewStore(ctx, db, "shop"))
-	store.timeout = patience // a disk that stands still is no outage
-	bind := store.db.Statement
+	store := testkit.Must(NewSQLStore(ctx, db, "shop"))
 	queue := testkit.Must(poison.NewQueue(sinkFunc(func(msg *message.Message) error {
-		_, err := db.Exec(bind(`INSERT INTO letters (id, reason) VALUES (?, ?)`), msg.UUID, msg.Metadata["x-failure-reason"])
+		_, err := db.Exec(fmt.Sprintf(`INSERT INTO letters (id, reason) VALUES ('%s', '%s')`, msg.UUID,
+			msg.Metadata["x-failure-reason"]))
 		if err == nil && o.Die {
 			child.Kill()
 		}
 		return err
 	}), poison.QueueConfig{}))
-	limit := testkit.Must(build(options{store: store, within: patience, Config: Config{Heartbeat: 50 * time.Millisecond}}))
+	limit := testkit.Must(build(options{within: patience, Config: Config{Store: store, Heartbeat: 50 * time.Millisecond}}))
 	routerConfig := message.RouterConfig{CloseTimeout: 20 * time.Second}
 	if o.Stubborn {
 		routerConfig.CloseTimeout = 200 * time.Millisecond
@@ -73,7 +72,7 @@ func (o order) consume() error {
 		if o.Deadly {
 			os.Exit(deadlyExit)
 		}
-		return testkit.Err(db.Exec(bind(`INSERT INTO effects (id) VALUES (?)`), msg.UUID))
+		return testkit.Err(db.Exec(fmt.Sprintf(`INSERT INTO effects (id) VALUES ('%s')`, msg.UUID)))
 	})
 	if o.Exit {
 		go func() { <-source.done; stop() }()

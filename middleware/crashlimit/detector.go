@@ -13,19 +13,11 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // staleAfter is how many beats a process may miss.
 const staleAfter = 3
-
-// row is another process as the store knows it.
-type row struct {
-	id       string
-	beats    int64
-	interval time.Duration // between heartbeats
-	lost     bool          // a process found that it stopped
-	lostFor  time.Duration // by the database's clock
-}
 
 // detector decides from what it sees of other processes whether deliveries are to be marked. It compares no clocks:
 // what counts is that a process beats, seen on its own clock.
@@ -52,16 +44,16 @@ const proof = 2
 
 // look takes in what a look showed. It returns those that have stopped beating, and those that were lost so long ago
 // that they can be forgotten.
-func (d *detector) look(now time.Time, rows []row) (stale, forgotten []row) {
+func (d *detector) look(now time.Time, rows []deliveries.Process) (stale, forgotten []deliveries.Process) {
 	seen := make(map[string]*sighting, len(rows))
 	for _, r := range rows {
-		if r.lost && r.lostFor >= d.quietAfter {
+		if r.Lost && r.LostFor >= d.quietAfter {
 			forgotten = append(forgotten, r)
 			continue
 		}
 		s := d.sight(now, r)
-		seen[r.id] = s
-		if !r.lost && s.unmoved >= staleAfter && now.Sub(s.changed) >= staleAfter*max(d.interval, r.interval) {
+		seen[r.ID] = s
+		if !r.Lost && s.unmoved >= staleAfter && now.Sub(s.changed) >= staleAfter*max(d.interval, r.Interval) {
 			stale = append(stale, r)
 		}
 	}
@@ -69,22 +61,22 @@ func (d *detector) look(now time.Time, rows []row) (stale, forgotten []row) {
 	return stale, forgotten
 }
 
-func (d *detector) sight(now time.Time, r row) *sighting {
-	s := d.known[r.id]
+func (d *detector) sight(now time.Time, r deliveries.Process) *sighting {
+	s := d.known[r.ID]
 	switch {
 	case s == nil:
 		// A process that was there before may be what is left of one that ended a moment ago.
-		s = &sighting{beats: r.beats, changed: now, unproven: !d.begun, first: r.beats}
-	case s.beats != r.beats:
-		s.beats, s.changed, s.unmoved = r.beats, now, 0
-		s.unproven = s.unproven && r.beats-s.first < proof
+		s = &sighting{beats: r.Beats, changed: now, unproven: !d.begun, first: r.Beats}
+	case s.beats != r.Beats:
+		s.beats, s.changed, s.unmoved = r.Beats, now, 0
+		s.unproven = s.unproven && r.Beats-s.first < proof
 	default:
 		s.unmoved++
 	}
-	if r.lost && !s.lost {
-		d.alarm(now.Add(d.quietAfter - r.lostFor))
+	if r.Lost && !s.lost {
+		d.alarm(now.Add(d.quietAfter - r.LostFor))
 	}
-	s.lost = r.lost
+	s.lost = r.Lost
 	return s
 }
 
@@ -117,16 +109,16 @@ func (d *detector) marking(now time.Time) bool {
 type news struct {
 	mu    sync.Mutex
 	looks int
-	rows  map[string]row
+	rows  map[string]deliveries.Process
 	next  chan struct{} // closed by the next look
 	// missed says since which look a process that left a mark is not there.
 	missed map[string]int
 }
 
-func (n *news) publish(rows []row) {
-	latest := make(map[string]row, len(rows))
+func (n *news) publish(rows []deliveries.Process) {
+	latest := make(map[string]deliveries.Process, len(rows))
 	for _, r := range rows {
-		latest[r.id] = r
+		latest[r.ID] = r
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -137,7 +129,7 @@ func (n *news) publish(rows []row) {
 	}
 }
 
-func (n *news) latest() (looks int, rows map[string]row, next <-chan struct{}) {
+func (n *news) latest() (looks int, rows map[string]deliveries.Process, next <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == nil {
@@ -183,33 +175,33 @@ type finding struct {
 // judge counts the processes whose marks were found. What this process lived through is no death. One that beats on
 // after its mark was seen lives, and is at the message still. One that is lost, or gone without taking its marks along,
 // ended. Two limits of one process are one.
-func (q *inquiry) judge(found []written, looks int, rows map[string]row) (f finding) {
+func (q *inquiry) judge(found []deliveries.Mark, looks int, rows map[string]deliveries.Process) (f finding) {
 	var dead, unknown []string
 	for _, w := range found {
-		if w.delivery == 0 { // a letter
+		if w.Delivery == 0 { // a letter
 			continue
 		}
-		self := processOf(w.process)
+		self := processOf(w.Process)
 		if self == q.limit.self {
 			continue
 		}
-		r, there := rows[w.process]
-		s := q.seen[w.process]
+		r, there := rows[w.Process]
+		s := q.seen[w.Process]
 		if s == nil {
-			s = &sight{beats: r.beats, there: there}
+			s = &sight{beats: r.Beats, there: there}
 			if q.seen == nil {
 				q.seen, q.begun = make(map[string]*sight), time.Now()
 			}
-			q.seen[w.process] = s
+			q.seen[w.Process] = s
 		}
 		if there && !s.there { // it registered after that look
-			s.beats, s.there = r.beats, true
+			s.beats, s.there = r.Beats, true
 		}
-		q.slowed = max(q.slowed, r.interval)
+		q.slowed = max(q.slowed, r.Interval)
 		switch {
-		case there && r.lost, !there && q.limit.news.gone(w.process, looks):
+		case there && r.Lost, !there && q.limit.news.gone(w.Process, looks):
 			dead = append(dead, self)
-		case there && r.beats-s.beats >= proof:
+		case there && r.Beats-s.beats >= proof:
 		default:
 			unknown = append(unknown, self)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // tick lets n beats pass.
@@ -16,7 +17,7 @@ func tick(n int) {
 
 func started(t *testing.T, f *fake, config options) *Limit {
 	t.Helper()
-	config.store = f
+	config.Store = f
 	l := newLimit(t, config)
 	testkit.NoError(t, l.start())
 	return l
@@ -73,7 +74,7 @@ func TestRestartAfterCrash(t *testing.T) {
 		crash(first)
 		second := started(t, f, options{})
 		wantMode(t, second, marking, "at once")
-		_, _ = f.beat(t.Context(), id)
+		_, _ = f.Beat(t.Context(), id)
 		tick(3)
 		wantMode(t, second, marking, "after the late beat")
 		third := started(t, f, options{})
@@ -140,8 +141,8 @@ func TestSuspendedObserver(t *testing.T) {
 		o := detector{interval: time.Second, quietAfter: time.Minute}
 		now := time.Now()
 		o.look(now, nil)
-		o.look(now, []row{{id: "a", beats: 1}})
-		stale, _ := o.look(now.Add(time.Hour), []row{{id: "a", beats: 1}})
+		o.look(now, []deliveries.Process{{ID: "a", Beats: 1}})
+		stale, _ := o.look(now.Add(time.Hour), []deliveries.Process{{ID: "a", Beats: 1}})
 		testkit.Check(t, len(stale) == 0, "who slept for an hour takes another one for dead")
 	})
 }
@@ -182,7 +183,7 @@ func TestStoreDownAtStart(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		crash(started(t, f, options{}))
 		f.down = true
-		l := newLimit(t, options{store: f})
+		l := newLimit(t, options{Config: Config{Store: f}})
 		err := l.start()
 		wantText(t, err, "register this process", "start the router again", errDown.Error())
 		if _, err := l.Middleware(succeed)(newMessage("a")); err != nil {
@@ -200,7 +201,7 @@ func TestStoreDownAtStart(t *testing.T) {
 func TestLazyStartIsBounded(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		f.hang = make(chan struct{})
-		l := newLimit(t, options{store: f})
+		l := newLimit(t, options{Config: Config{Store: f}})
 		begin := time.Now()
 		for range 3 {
 			testkit.Is(t, testkit.Err(l.Middleware(succeed)(newMessage("a"))), nil)

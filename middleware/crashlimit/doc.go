@@ -3,7 +3,7 @@
 // unfinished deliveries of a message in a database. If there are too many, it refuses the message before the handler
 // sees it.
 //
-//	store, err := crashlimit.NewStore(ctx, db, "shop")
+//	store, err := sqlmarks.NewStore(ctx, db, "shop")
 //	limit, err := crashlimit.New(crashlimit.Config{Store: store})
 //	router.AddPlugin(limit.Plugin)
 //	router.AddMiddleware(queue.Middleware, limit.Middleware, retry.Middleware, receiver.Middleware)
@@ -86,16 +86,15 @@
 //   - A new process marks until each of the others has sent two heartbeats: it cannot distinguish them from the remains
 //     of a crash.
 //   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the heartbeats ask
-//     it. The first messages that meet a silent database wait for it, 2 seconds (10 on SQLite). An outage is one line
-//     in the log when it begins and one when it ends. Only a router that starts with the plugin needs the database, so
-//     that a deadly message ends each process at most once during an outage.
+//     it. The first messages that meet a silent database wait for it, 5 seconds. An outage is one line in the log when it
+//     begins and one when it ends. Only a router that starts with the plugin needs the database, so that a deadly message
+//     ends each process at most once during an outage.
 //   - It distinguishes messages by id, without an id by Config.Key, and without both by content. If a broker gives a
 //     message a new id with each delivery, set Config.Key. If only its content names a message, processes that may
 //     still live are not waited for and do not count, and marks of a refused one go with the heartbeat after its ack.
-//     So a deadly one may end some processes more. Each process counts once. A message that is handled twice at the same time in one
-//     process has one mark.
-//   - It remembers at most 1,024 marks that it could not remove because the database was unavailable. It remembers as
-//     many of
+//     So a deadly one may end some processes more. Each process counts once. A message that is handled twice at the
+//     same time in one process has one mark.
+//   - It remembers at most 1,024 marks that it could not remove because the database was unavailable, and as many of
 //     refused messages. The first that is forgotten is logged. A forgotten mark counts until the message is handled to
 //     the end again, or for 30 days. The limit follows at most 1,024 messages whose outputs are being published.
 //   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark

@@ -7,17 +7,19 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // fake is a store in memory, for what is about time alone. Its clock is the test's.
 type fake struct {
 	mu        sync.Mutex
 	processes map[string]*fakeProcess
-	left      map[mark][]written
+	left      map[deliveries.Key][]deliveries.Mark
 	calls     int
 	down      bool
 	hang      chan struct{} // what statements wait for
-	exclusive bool          // what within answers
+	exclusive bool          // what Within answers
 }
 
 type fakeProcess struct {
@@ -28,11 +30,11 @@ type fakeProcess struct {
 
 var errDown = errors.New("the store is down")
 
-func newFake() *fake { return &fake{processes: map[string]*fakeProcess{}, left: map[mark][]written{}} }
+func newFake() *fake {
+	return &fake{processes: map[string]*fakeProcess{}, left: map[deliveries.Key][]deliveries.Mark{}}
+}
 
 func (f *fake) call(ctx context.Context, do func()) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	f.mu.Lock()
 	hang := f.hang
 	f.mu.Unlock()
@@ -64,14 +66,15 @@ func (f *fake) count(of func() int) (n int) {
 	return n
 }
 
-func (f *fake) within(context.Context) bool                      { return f.exclusive }
-func (f *fake) sweep(ctx context.Context, _ time.Duration) error { return f.call(ctx, func() {}) }
+func (f *fake) Within(context.Context) bool                      { return f.exclusive }
+func (f *fake) Column(name string) string                        { return name }
+func (f *fake) Sweep(ctx context.Context, _ time.Duration) error { return f.call(ctx, func() {}) }
 
-func (f *fake) register(ctx context.Context, r registration) error {
-	return f.call(ctx, func() { f.processes[r.id] = &fakeProcess{beat: r.interval} })
+func (f *fake) Register(ctx context.Context, r deliveries.Process) error {
+	return f.call(ctx, func() { f.processes[r.ID] = &fakeProcess{beat: r.Interval} })
 }
 
-func (f *fake) beat(ctx context.Context, id string) (there bool, err error) {
+func (f *fake) Beat(ctx context.Context, id string) (there bool, err error) {
 	err = f.call(ctx, func() {
 		if p := f.processes[id]; p != nil {
 			there = true
@@ -82,13 +85,13 @@ func (f *fake) beat(ctx context.Context, id string) (there bool, err error) {
 	return there, err
 }
 
-func (f *fake) others(ctx context.Context, id string) (rows []row, err error) {
+func (f *fake) Others(ctx context.Context, id string) (rows []deliveries.Process, err error) {
 	err = f.call(ctx, func() {
 		for other, p := range f.processes {
 			if other != id {
-				r := row{id: other, beats: p.beats, interval: p.beat, lost: !p.lostAt.IsZero()}
-				if r.lost {
-					r.lostFor = time.Since(p.lostAt)
+				r := deliveries.Process{ID: other, Beats: p.beats, Interval: p.beat, Lost: !p.lostAt.IsZero()}
+				if r.Lost {
+					r.LostFor = time.Since(p.lostAt)
 				}
 				rows = append(rows, r)
 			}
@@ -97,7 +100,7 @@ func (f *fake) others(ctx context.Context, id string) (rows []row, err error) {
 	return rows, err
 }
 
-func (f *fake) lose(ctx context.Context, id string, beats int64) (lost bool, err error) {
+func (f *fake) Lose(ctx context.Context, id string, beats int64) (lost bool, err error) {
 	err = f.call(ctx, func() {
 		if p := f.processes[id]; p != nil && p.beats == beats && p.lostAt.IsZero() {
 			p.lostAt, lost = time.Now(), true
@@ -106,7 +109,7 @@ func (f *fake) lose(ctx context.Context, id string, beats int64) (lost bool, err
 	return lost, err
 }
 
-func (f *fake) forget(ctx context.Context, id string) error {
+func (f *fake) Forget(ctx context.Context, id string) error {
 	return f.call(ctx, func() {
 		if p := f.processes[id]; p != nil && !p.lostAt.IsZero() {
 			delete(f.processes, id)
@@ -114,46 +117,54 @@ func (f *fake) forget(ctx context.Context, id string) error {
 	})
 }
 
-func (f *fake) signOff(ctx context.Context, id string) error {
+func (f *fake) SignOff(ctx context.Context, id string) error {
 	return f.call(ctx, func() { delete(f.processes, id) })
 }
 
-func (f *fake) enter(ctx context.Context, m mark, w written) (entered bool, err error) {
+func (f *fake) Enter(ctx context.Context, m deliveries.Key, w deliveries.Mark) (entered bool, err error) {
 	err = f.call(ctx, func() {
-		if entered = !slices.ContainsFunc(f.left[m], func(o written) bool { return o.delivery == w.delivery }); entered {
+		if entered = !slices.ContainsFunc(f.left[m], func(o deliveries.Mark) bool { return o.Delivery == w.Delivery }); entered {
 			f.left[m] = append(f.left[m], w)
 		}
 	})
 	return entered, err
 }
 
-func (f *fake) marks(ctx context.Context, m mark) (found []written, err error) {
+func (f *fake) Marks(ctx context.Context, m deliveries.Key) (found []deliveries.Mark, err error) {
 	err = f.call(ctx, func() {
-		found = slices.SortedFunc(slices.Values(f.left[m]), func(a, b written) int { return a.delivery - b.delivery })
+		found = slices.SortedFunc(slices.Values(f.left[m]), func(a, b deliveries.Mark) int { return a.Delivery - b.Delivery })
 	})
 	return found, err
 }
 
-func (f *fake) remove(m mark, gone func(written) bool) {
+func (f *fake) remove(m deliveries.Key, gone func(deliveries.Mark) bool) {
 	if f.left[m] = slices.DeleteFunc(f.left[m], gone); len(f.left[m]) == 0 {
 		delete(f.left, m)
 	}
 }
 
-func (f *fake) clear(ctx context.Context, m mark, w written) error {
+func (f *fake) Clear(ctx context.Context, m deliveries.Key, w deliveries.Mark) error {
 	return f.call(ctx, func() {
-		f.remove(m, func(o written) bool {
-			return w.process != "" && o.process == w.process || w.process == "" && o.delivery <= w.delivery
+		f.remove(m, func(o deliveries.Mark) bool {
+			return w.Process != "" && o.Process == w.Process || w.Process == "" && o.Delivery <= w.Delivery
 		})
 	})
 }
 
-func (f *fake) leave(ctx context.Context, process string) error {
+func (f *fake) Leave(ctx context.Context, process string) error {
 	return f.call(ctx, func() {
 		for m := range f.left {
-			f.remove(m, func(o written) bool { return o.process == process })
+			f.remove(m, func(o deliveries.Mark) bool { return o.Process == process })
 		}
 	})
+}
+
+// marksBy are the marks that deliveries in these processes left.
+func marksBy(processes ...string) (found []deliveries.Mark) {
+	for i, process := range processes {
+		found = append(found, deliveries.Mark{Delivery: i + 1, Process: process})
+	}
+	return found
 }
 
 // leaveMarks sets what deliveries before left, of processes that are gone.
@@ -162,9 +173,9 @@ func (f *fake) leaveMarks(id string, n int) {
 		m := markOf(id)
 		delete(f.left, m)
 		for i := range n {
-			f.left[m] = append(f.left[m], written{i + 1, fmt.Sprintf("gone%d.1", i)})
+			f.left[m] = append(f.left[m], deliveries.Mark{Delivery: i + 1, Process: fmt.Sprintf("gone%d.1", i)})
 		}
 	})
 }
 
-func markOf(id string) mark { return mark{id: id} }
+func markOf(id string) deliveries.Key { return deliveries.Key{ID: id} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -52,7 +53,7 @@ func TestWithoutIDs(t *testing.T) {
 		h := func(*message.Message) ([]*message.Message, error) { running.Add(1); <-release; return nil, nil }
 		const processes, each = 6, 3
 		for range processes {
-			l := newLimit(t, options{store: f})
+			l := newLimit(t, options{Config: Config{Store: f}})
 			for range each {
 				all.Go(func() {
 					testkit.Is(t, testkit.Err(l.Middleware(h)(newMessage(""))), nil)
@@ -68,7 +69,7 @@ func TestWithoutIDs(t *testing.T) {
 		dead := started(t, f, options{})
 		content := dead.markOf(callOf(newMessage("")))
 		for i := range 3 {
-			f.left[content] = append(f.left[content], written{i + 1, fmt.Sprintf("gone%d.1", i)})
+			f.left[content] = append(f.left[content], deliveries.Mark{Delivery: i + 1, Process: fmt.Sprintf("gone%d.1", i)})
 		}
 		tick(1) // which shows that they are gone
 		at := func(offset string) *Limit {
@@ -80,7 +81,7 @@ func TestWithoutIDs(t *testing.T) {
 				_, _ = l.Middleware(succeed)(newMessage(""))
 				f.set(func() {
 					if len(f.left[content]) < 3 {
-						f.left[content] = []written{{1, "gone0.1"}, {2, "gone1.1"}, {3, "gone2.1"}}
+						f.left[content] = marksBy("gone0.1", "gone1.1", "gone2.1")
 					}
 				})
 				tick(1)
@@ -93,13 +94,13 @@ func TestWithoutIDs(t *testing.T) {
 
 // Feature D10: a message is known by its key, else by its id, else by what it holds.
 func TestMarkOf(t *testing.T) {
-	l := newLimit(t, options{store: newFake(), Config: Config{Key: func(msg *message.Message) string {
+	l := newLimit(t, options{Config: Config{Store: newFake(), Key: func(msg *message.Message) string {
 		if msg.UUID == "panics" {
 			panic("boom")
 		}
 		return msg.Metadata["key"]
 	}}})
-	of := func(id, payload string, metadata ...string) mark {
+	of := func(id, payload string, metadata ...string) deliveries.Key {
 		msg := message.NewMessage(id, []byte(payload))
 		for i := 0; i < len(metadata); i += 2 {
 			msg.Metadata[metadata[i]] = metadata[i+1]
@@ -107,10 +108,10 @@ func TestMarkOf(t *testing.T) {
 		return l.markOf(callOf(msg))
 	}
 	testkit.Equal(t, "", of("id", "", "key", "k"), markOf("k"))
-	testkit.Check(t, of("id", "").id == "id" && of("panics", "").id == "panics", "the id does not serve")
+	testkit.Check(t, of("id", "").ID == "id" && of("panics", "").ID == "panics", "the id does not serve")
 	testkit.Equal(t, "the same content has two marks", of("", "x", "a", "1", "b", "2"), of("", "x", "b", "2", "a", "1"))
-	seen := map[mark]bool{}
-	for _, m := range []mark{of("", ""), of("", "a"), of("", "", "a", ""), of("", "a", "b", ""), of("", "", "a", "b"), of("", "", "ab", ""), of("", "", "", "ab")} {
+	seen := map[deliveries.Key]bool{}
+	for _, m := range []deliveries.Key{of("", ""), of("", "a"), of("", "", "a", ""), of("", "a", "b", ""), of("", "", "a", "b"), of("", "", "ab", ""), of("", "", "", "ab")} {
 		testkit.Check(t, !seen[m], "two contents have the same mark")
 		seen[m] = true
 	}

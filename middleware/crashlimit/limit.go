@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 	"github.com/watermill-spillway/spillway/observe"
 )
 
@@ -27,9 +28,9 @@ type Config struct {
 	// nothing or panics: the message's id. For a message without an id, a spillway.Channel takes the place that
 	// Config.Queue.Origin knows. Otherwise a hash of payload and metadata is the key.
 	Key func(*message.Message) string
-	// Store counts unfinished deliveries, as NewStore makes it. Default: in a spillway.Channel a store in its DB;
-	// without one Delivered is required.
-	Store *Store
+	// Store counts unfinished deliveries, as sqlmarks.NewStore makes it. Default: in a spillway.Channel a store in its
+	// DB; without one Delivered is required.
+	Store Store
 	// Heartbeat is how often a process shows the Store that it lives. Default: 2 seconds.
 	Heartbeat time.Duration
 	// Delivered returns how often the broker delivered the message before and had it back, for brokers that count, such
@@ -48,6 +49,10 @@ type Config struct {
 	// Shared: Logger receives unclean ends, and a store that fails.
 	observe.Shared
 }
+
+// Store counts unfinished deliveries in a database, where it is safe for concurrent use by several processes.
+// sqlmarks.NewStore makes one.
+type Store = deliveries.Store
 
 // Hooks are called in the goroutine of the message, and must be quick. A panic of a hook is logged and changes nothing.
 type Hooks struct {
@@ -78,7 +83,7 @@ const (
 	// defaultAloneWait is how long a suspect waits for handlers that do not return, to be handled alone, and others
 	// wait for it. After that they run beside each other, because handlers may wait for each other.
 	defaultAloneWait = 30 * time.Second
-	// defaultWithin bounds what a router waits for when it starts and when it ends.
+	// defaultWithin bounds what a message, a heartbeat, and a router that starts or ends wait for.
 	defaultWithin = 5 * time.Second
 	// minHeartbeat keeps a duration from being meant in another unit.
 	minHeartbeat = time.Millisecond
@@ -87,9 +92,8 @@ const (
 // options are a Config with what tests change too.
 type options struct {
 	Config
-	store                 store // nil: only the broker counts
 	quietAfter, aloneWait time.Duration
-	within                time.Duration // for registering, and for signing off
+	within                time.Duration // bounds what the store is asked
 }
 
 func (s *options) setDefaults() {
@@ -103,9 +107,9 @@ func (s *options) setDefaults() {
 
 func (s *options) validate() error {
 	switch longest := s.quietAfter / staleAfter; {
-	case s.store == nil && s.Delivered == nil:
+	case s.Store == nil && s.Delivered == nil:
 		return errors.New("crashlimit: Config.Store is nil, and Config.Delivered too, so nothing would count: set Store to what " +
-			"NewStore returned, or Delivered if the broker counts")
+			"sqlmarks.NewStore returned, or Delivered if the broker counts")
 	case s.Max < 1:
 		return fmt.Errorf("crashlimit: Config.Max is %d, so no message could be delivered: it must be at least 1",
 			s.Max)
@@ -142,15 +146,11 @@ type Limit struct {
 
 // New returns a Limit. A configuration with which nothing would count is an error that names the field.
 func New(config Config) (*Limit, error) {
-	s := options{Config: config}
-	if config.Store != nil {
-		s.store = config.Store
-	}
-	return build(s)
+	return build(options{Config: config})
 }
 
 func build(config options) (*Limit, error) {
-	if config.store == nil && config.Delivered != nil && config.Heartbeat != 0 {
+	if config.Store == nil && config.Delivered != nil && config.Heartbeat != 0 {
 		return nil, fmt.Errorf("crashlimit: Config.Heartbeat is %s, and has no effect beside Delivered alone: the broker "+
 			"counts; set Config.Store, or leave Heartbeat out", config.Heartbeat)
 	}
@@ -177,10 +177,15 @@ func (l *Limit) Middleware(h message.HandlerFunc) message.HandlerFunc {
 // store that is down at the start is an error of Router.Run. Give it to every router whose handlers have the
 // middleware.
 func (l *Limit) Plugin(router *message.Router) error {
-	if l.config.store == nil {
+	if l.config.Store == nil {
 		return nil
 	}
 	return l.life.Plugin(router)
+}
+
+// bounded bounds what the store is asked.
+func (l *Limit) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, l.config.within)
 }
 
 func (l *Limit) start() error {

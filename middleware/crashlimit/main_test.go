@@ -1,6 +1,7 @@
 package crashlimit
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -26,17 +27,18 @@ const patience = testkit.Patience
 
 var eventually = testkit.Eventually
 
-func storeOn(t testing.TB, db *sql.DB) *Store {
+// NewSQLStore is sqlmarks.NewStore, which imports this package.
+var NewSQLStore func(context.Context, *sql.DB, string) (Store, error)
+
+func storeOn(t testing.TB, db *sql.DB) Store {
 	t.Helper()
-	s := testkit.Must(NewStore(t.Context(), db, "shop"))
-	s.timeout = patience // a disk that stands still is no outage
-	return s
+	return testkit.Must(NewSQLStore(t.Context(), db, "shop"))
 }
 
 func newLimit(t testing.TB, config options) *Limit {
 	t.Helper()
-	if _, real := config.store.(*Store); real {
-		config.within = patience
+	if _, inMemory := config.Store.(*fake); !inMemory && config.within == 0 {
+		config.within = patience // a disk that stands still is no outage
 	}
 	l := testkit.Must(build(config))
 	l.self = rand.Text() // as a process of its own would be

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"hash"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,35 +21,14 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
-// mark names a message for one consumer, in the form in which it stands in columns.
-type mark struct {
-	consumer, id string
-	// redrives is how often the message was redriven, or less than 0 for a parked one that a person released, another
-	// number for each release. A message that a person brought back starts anew.
-	redrives int64
-	// content says that only what the message holds names it: another message may have the same mark.
-	content bool
+func fieldsOf(m deliveries.Key) watermill.LogFields {
+	return logging.Fields{logging.Handler: m.Consumer, logging.Key: m.ID}
 }
 
-// written is the mark that one delivery left.
-type written struct {
-	// delivery is 1 for the first one that left a mark, 2 for the next. It is 0 for the dead letter of the message.
-	delivery int
-	// process is the id of the process that wrote it, or of a letter what letterOf says.
-	process string
-}
-
-// all stands for the marks of all deliveries.
-var all = written{delivery: math.MaxInt32}
-
-func (m mark) fields() watermill.LogFields {
-	return logging.Fields{logging.Handler: m.consumer, logging.Key: m.id}
-}
-
-func (l *Limit) markOf(c *chain.Call) mark {
+func (l *Limit) markOf(c *chain.Call) deliveries.Key {
 	msg := c.Msg
 	consumer := message.HandlerNameFromCtx(msg.Context())
 	var id string
@@ -61,15 +39,16 @@ func (l *Limit) markOf(c *chain.Call) mark {
 		id = msg.UUID
 	}
 	// A producer may forge the count, and gains nothing: all deliveries of its message have the same.
-	m := mark{consumer: database.Column(consumer),
-		redrives: int64(boundedtext.Count(msg.Metadata[chain.KeyRedriveCount]))}
+	m := deliveries.Key{Consumer: consumer, ID: id, Redrives: int64(boundedtext.Count(msg.Metadata[chain.KeyRedriveCount]))}
 	if c.Reentry != nil && c.Reentry.Released > 0 {
-		m.redrives = -c.Reentry.Released
+		m.Redrives = -c.Reentry.Released
 	}
 	if id == "" {
-		m.content, id = true, contentOf(msg)
+		m.Content, m.ID = true, contentOf(msg)
 	}
-	m.id = database.Column(id)
+	if l.config.Store != nil {
+		m.Consumer, m.ID = l.config.Store.Column(m.Consumer), l.config.Store.Column(m.ID)
+	}
 	return m
 }
 
@@ -91,37 +70,47 @@ func add(sum hash.Hash, s string) {
 }
 
 // enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that number.
-func (l *Limit) enter(c *chain.Call, m mark, w written) (entered bool, err error) {
+func (l *Limit) enter(c *chain.Call, m deliveries.Key, w deliveries.Mark) (entered bool, err error) {
 	// a statement that is cut off, because the message goes away, may have been carried out
-	ctx := context.WithoutCancel(c.Ctx)
+	ctx, cancel := l.bounded(context.WithoutCancel(c.Ctx))
+	defer cancel()
 	if owed, owes := l.removals.of(m); owes { // else a delivery that did return would count
-		if err := l.config.store.clear(ctx, m, owed); err != nil {
+		if err := l.config.Store.Clear(ctx, m, owed); err != nil {
 			return false, err
 		}
 		l.removals.done(m, owed)
 	}
-	return l.config.store.enter(ctx, m, w)
+	return l.config.Store.Enter(ctx, m, w)
+}
+
+// marksOf returns what deliveries of a message left, in their order.
+func (l *Limit) marksOf(c *chain.Call, m deliveries.Key) ([]deliveries.Mark, error) {
+	ctx, cancel := l.bounded(context.WithoutCancel(c.Ctx))
+	defer cancel()
+	return l.config.Store.Marks(ctx, m)
 }
 
 // failed notes that a mark was not written, and is to be removed if it was nevertheless. The message goes on without.
-func (l *Limit) failed(m mark, w written, err error) {
-	l.removeLater(m, written{process: w.process})
+func (l *Limit) failed(m deliveries.Key, w deliveries.Mark, err error) {
+	l.removeLater(m, deliveries.Mark{Process: w.Process})
 	l.outage.began(l.config.Logger, err)
 }
 
 // remove takes the mark of a delivery that came to an end. What is not removed now is removed by the beats.
-func (l *Limit) remove(m mark, w written) {
+func (l *Limit) remove(m deliveries.Key, w deliveries.Mark) {
 	// what others wrote meanwhile is theirs; what was there before was seen by a later one, which clears it
-	if w.delivery == 1 {
-		w = written{process: w.process}
+	if w.Delivery == 1 {
+		w = deliveries.Mark{Process: w.Process}
 	} else {
-		w.process = ""
+		w.Process = ""
 	}
 	if l.outage.lasts() {
 		l.removeLater(m, w)
 		return
 	}
-	if err := l.config.store.clear(context.Background(), m, w); err != nil {
+	ctx, cancel := l.bounded(context.Background())
+	defer cancel()
+	if err := l.config.Store.Clear(ctx, m, w); err != nil {
 		l.removeLater(m, w)
 		l.outage.began(l.config.Logger, err)
 	}
@@ -130,7 +119,7 @@ func (l *Limit) remove(m mark, w written) {
 // share is the one mark that the deliveries of a message in this process have at a time.
 type share struct {
 	visits  int
-	written written
+	written deliveries.Mark
 	removed chan struct{} // not nil while the last of them removes the mark
 	decided chan struct{} // closed when the first of them goes on, or does not
 	refused bool          // it does not
@@ -142,7 +131,7 @@ func (s *share) decide(err error) {
 }
 
 // share takes part in the mark of a message. It reports whether this delivery is the first, which writes it.
-func (a *admission) share(m mark) (s *share, first bool) {
+func (a *admission) share(m deliveries.Key) (s *share, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for {
@@ -160,7 +149,7 @@ func (a *admission) share(m mark) (s *share, first bool) {
 		a.mu.Lock()
 	}
 	if a.shared == nil {
-		a.shared = make(map[mark]*share)
+		a.shared = make(map[deliveries.Key]*share)
 	}
 	s = &share{visits: 1, decided: make(chan struct{})}
 	a.shared[m] = s
@@ -168,13 +157,13 @@ func (a *admission) share(m mark) (s *share, first bool) {
 }
 
 // part ends a delivery's share. The last one removes the mark.
-func (a *admission) part(m mark, s *share, remove func(mark, written)) {
+func (a *admission) part(m deliveries.Key, s *share, remove func(deliveries.Key, deliveries.Mark)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s.visits--; s.visits > 0 {
 		return
 	}
-	if s.written.delivery > 0 {
+	if s.written.Delivery > 0 {
 		s.removed = make(chan struct{})
 		a.mu.Unlock()
 		remove(m, s.written)
@@ -185,7 +174,7 @@ func (a *admission) part(m mark, s *share, remove func(mark, written)) {
 }
 
 // wrote notes the mark that a delivery wrote.
-func (a *admission) wrote(s *share, w written) {
+func (a *admission) wrote(s *share, w deliveries.Mark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.written = w
@@ -194,7 +183,7 @@ func (a *admission) wrote(s *share, w written) {
 // removals are marks that are to be removed later.
 type removals struct {
 	mu       sync.Mutex
-	returned map[mark]written // of deliveries that returned
+	returned map[deliveries.Key]deliveries.Mark // of deliveries that returned
 	refused  []refused
 	full     atomic.Bool
 }
@@ -203,7 +192,7 @@ type removals struct {
 type refused struct {
 	msg  *message.Message // nil once it is acked
 	ctx  context.Context  // as it was: that of the message may change meanwhile
-	mark mark
+	mark deliveries.Key
 	// until is when the marks of an acked message go. An ack is not always the broker's at once: Kafka's client commits
 	// once a second, and a transaction commits several. If the process ends before, the message comes again, and must
 	// find its marks.
@@ -217,24 +206,24 @@ const most = 1024
 
 // add reports whether there was space for one more. What a delivery may have written takes no place of what is owed
 // already: before that is removed no delivery writes.
-func (r *removals) add(m mark, w written) (ok bool) {
+func (r *removals) add(m deliveries.Key, w deliveries.Mark) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.returned == nil {
-		r.returned = make(map[mark]written)
+		r.returned = make(map[deliveries.Key]deliveries.Mark)
 	}
 	owed, there := r.returned[m]
 	if !there && len(r.returned) >= most {
 		return false
 	}
-	if !there || owed.process != "" || w.process == "" {
+	if !there || owed.Process != "" || w.Process == "" {
 		r.returned[m] = w
 	}
 	return true
 }
 
 // of returns what is to be removed of a mark.
-func (r *removals) of(m mark) (w written, ok bool) {
+func (r *removals) of(m deliveries.Key) (w deliveries.Mark, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w, ok = r.returned[m]
@@ -242,7 +231,7 @@ func (r *removals) of(m mark) (w written, ok bool) {
 }
 
 // done notes that w was removed of a mark. What is owed since then stays.
-func (r *removals) done(m mark, w written) {
+func (r *removals) done(m deliveries.Key, w deliveries.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.returned[m] == w {
@@ -263,23 +252,23 @@ func (r *removals) addRefused(one refused) (ok bool) {
 
 // due returns the marks to remove now. Those of refused messages are among them when they were acked for as long as
 // keep. A message that was nacked, or went away, comes again and keeps its marks.
-func (r *removals) due(now time.Time, keep time.Duration) map[mark]written {
+func (r *removals) due(now time.Time, keep time.Duration) map[deliveries.Key]deliveries.Mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := r.refused[:0]
 	for _, one := range r.refused {
 		if one.msg != nil && closed(one.msg.Acked()) {
 			one.msg, one.ctx, one.until = nil, nil, now
-			if !one.mark.content { // of those that only content names, others would be refused too
+			if !one.mark.Content { // of those that only content names, others would be refused too
 				one.until = now.Add(keep)
 			}
 		}
 		switch {
 		case one.msg == nil && (keep == 0 || !now.Before(one.until)):
 			if r.returned == nil {
-				r.returned = make(map[mark]written)
+				r.returned = make(map[deliveries.Key]deliveries.Mark)
 			}
-			r.returned[one.mark] = all
+			r.returned[one.mark] = deliveries.All
 		case one.msg != nil && (closed(one.msg.Nacked()) || one.ctx.Err() != nil):
 		default:
 			kept = append(kept, one)
@@ -300,12 +289,14 @@ func closed(ch <-chan struct{}) bool {
 }
 
 // removeLater remembers a mark that is to be removed.
-func (l *Limit) removeLater(m mark, w written) { l.remembered(l.removals.add(m, w), m) }
+func (l *Limit) removeLater(m deliveries.Key, w deliveries.Mark) {
+	l.remembered(l.removals.add(m, w), m)
+}
 
 // remembered logs the first mark that is forgotten. More of them would say nothing new.
-func (l *Limit) remembered(ok bool, m mark) {
+func (l *Limit) remembered(ok bool, m deliveries.Key) {
 	if !ok && l.removals.full.CompareAndSwap(false, true) {
-		eventCrashMarkLost.Write(l.config.Logger, errTooMany, m.fields())
+		eventCrashMarkLost.Write(l.config.Logger, errTooMany, fieldsOf(m))
 	}
 }
 

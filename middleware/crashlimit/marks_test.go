@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 	"github.com/watermill-spillway/spillway/observe"
 )
 
@@ -77,7 +78,7 @@ func TestReleaseForgetsMarks(t *testing.T) {
 		}
 		f.leaveMarks("a", l.config.Max)
 		f.set(func() {
-			f.left[mark{id: "a", redrives: -7}] = f.left[markOf("a")]
+			f.left[deliveries.Key{ID: "a", Redrives: -7}] = f.left[markOf("a")]
 		})
 		refused := deliver(0) != nil && deliver(7) != nil
 		if err := deliver(8); !refused || err != nil || calls != 1 {
@@ -122,7 +123,7 @@ func TestTooManyDebts(t *testing.T) {
 				}
 				f.leaveMarks(msg.UUID, 1)
 				f.set(func() { f.down = true })
-				l.remove(markOf(msg.UUID), written{2, "p"})
+				l.remove(markOf(msg.UUID), deliveries.Mark{Delivery: 2, Process: "p"})
 				f.set(func() { f.down = false })
 			}
 			said := func() int { return len(log.Lines(watermill.ErrorLogLevel, "is forgotten")) }
@@ -131,7 +132,7 @@ func TestTooManyDebts(t *testing.T) {
 			}
 			n := said()
 			testkit.Check(t, n == 0, "%s: logged %d times before there were too many", kind, n)
-			testkit.Check(t, kind != "owed" || l.removals.add(markOf("0"), written{3, ""}),
+			testkit.Check(t, kind != "owed" || l.removals.add(markOf("0"), deliveries.Mark{Delivery: 3, Process: ""}),
 				"a mark that is owed already finds no space")
 			for range 3 {
 				add()
@@ -202,7 +203,7 @@ func TestSecondDeliveryWaitsForTheFirst(t *testing.T) {
 func TestOwnMarks(t *testing.T) {
 	marks(t, options{}, func(t *testing.T, f *fake, l *Limit) {
 		begin, calls := time.Now(), 0
-		f.left[markOf("a")] = []written{{1, l.self + ".1"}, {2, l.self + ".2"}, {3, l.self + ".3"}, {4, "b.1"}, {5, "c.1"}}
+		f.left[markOf("a")] = marksBy(l.self+".1", l.self+".2", l.self+".3", "b.1", "c.1")
 		for range 2 {
 			if _, err := l.Middleware(func(*message.Message) ([]*message.Message, error) { calls++; return nil, nil })(newMessage("a")); err != nil {
 				t.Error(err)

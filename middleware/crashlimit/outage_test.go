@@ -35,7 +35,7 @@ func TestStoreDownWhileMarking(t *testing.T) {
 			testkit.Is(t, testkit.Err(h(newMessage("a"))), nil)
 		}
 		took := time.Since(begin)
-		testkit.Check(t, took <= 3*time.Second, "100 messages waited for %s", took)
+		testkit.Check(t, took <= defaultWithin+time.Second, "100 messages waited for %s", took)
 		n = len(log.Lines(watermill.ErrorLogLevel, "crash limit fails"))
 		testkit.Check(t, n == 1, "logged %d times", n)
 		close(f.hang)
@@ -102,7 +102,7 @@ func TestInsideOfAClaim(t *testing.T) {
 		before := f.calls
 		_, err := l.Middleware(succeed)(newMessage("a"))
 		testkit.Check(t, err == nil && f.calls == before, "%d statements: %v", f.calls-before, err)
-		lazy := newLimit(t, options{store: f})
+		lazy := newLimit(t, options{Config: Config{Store: f}})
 		_, err = lazy.Middleware(succeed)(newMessage("a"))
 		testkit.Check(t, err == nil && f.calls == before, "%d statements to register: %v", f.calls-before, err)
 	})

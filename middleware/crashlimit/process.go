@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // process is this process while it is registered, or tries to be.
@@ -44,11 +45,11 @@ func (l *Limit) begin(insist bool) error {
 		limit: l, id: l.nextID(), done: make(chan struct{}),
 		detector: detector{interval: l.config.Heartbeat, quietAfter: l.config.quietAfter},
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.config.within)
-	defer cancel()
-	err := p.round(ctx)
+	err := p.round(context.Background())
 	if err != nil && insist {
-		_ = l.config.store.signOff(context.Background(), p.id) // it may have come through
+		ctx, cancel := l.bounded(context.Background())
+		defer cancel()
+		_ = l.config.Store.SignOff(ctx, p.id) // it may have come through
 		return fmt.Errorf("crashlimit: register this process in the store: the database must answer when the router "+
 			"starts; start the router again when it does: %w", err)
 	}
@@ -72,9 +73,9 @@ func (l *Limit) depart() error {
 	if id == "" || l.admission.isEmpty() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.config.within)
+	ctx, cancel := l.bounded(context.Background())
 	defer cancel()
-	if err := l.config.store.leave(ctx, id); err != nil {
+	if err := l.config.Store.Leave(ctx, id); err != nil {
 		return fmt.Errorf("crashlimit: sign off the messages that are still being handled: %w", err)
 	}
 	return nil
@@ -131,22 +132,21 @@ func (l *Limit) turn(to int32) {
 func (p *process) end() error {
 	p.cancel()
 	<-p.done
-	ctx, cancel := context.WithTimeout(context.Background(), p.limit.config.within)
+	ctx, cancel := p.limit.bounded(context.Background())
 	defer cancel()
 	_ = p.pay(ctx, 0) // the subscription has ended, and left its acks with the broker
-	if err := p.limit.config.store.leave(ctx, p.id); err != nil {
+	if err := p.limit.config.Store.Leave(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: remove its marks: %w", err)
 	}
-	if err := p.limit.config.store.signOff(ctx, p.id); err != nil {
+	if err := p.limit.config.Store.SignOff(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: %w", err)
 	}
 	return nil
 }
 
 const (
-	statementTimeout = 2 * time.Second
-	sweepEvery       = time.Hour
-	keepMarks        = 30 * 24 * time.Hour
+	sweepEvery = time.Hour
+	keepMarks  = 30 * 24 * time.Hour
 )
 
 // run beats until ctx ends.
@@ -179,11 +179,13 @@ func (p *process) run(ctx context.Context) {
 
 // round shows that this process lives, and looks at the others.
 func (p *process) round(ctx context.Context) error {
-	store := p.limit.config.store
+	ctx, cancel := p.limit.bounded(ctx)
+	defer cancel()
+	store := p.limit.config.Store
 	if err := p.live(ctx); err != nil {
 		return err
 	}
-	rows, err := store.others(ctx, p.id)
+	rows, err := store.Others(ctx, p.id)
 	if err != nil {
 		return err
 	}
@@ -191,13 +193,13 @@ func (p *process) round(ctx context.Context) error {
 	stale, forgotten := p.detector.look(now, rows)
 	p.limit.news.publish(rows)
 	for _, r := range stale {
-		lost, failed := store.lose(ctx, r.id, r.beats)
+		lost, failed := store.Lose(ctx, r.ID, r.Beats)
 		if err = errors.Join(err, failed); lost {
-			p.detector.lost(now, r.id)
+			p.detector.lost(now, r.ID)
 		}
 	}
 	for _, r := range forgotten {
-		err = errors.Join(err, store.forget(ctx, r.id))
+		err = errors.Join(err, store.Forget(ctx, r.ID))
 	}
 	return err
 }
@@ -205,17 +207,20 @@ func (p *process) round(ctx context.Context) error {
 // live shows that this process lives, or registers it: it is new, or was suspended for long and forgotten.
 func (p *process) live(ctx context.Context) error {
 	config := &p.limit.config
-	if there, err := config.store.beat(ctx, p.id); err != nil || there {
+	if there, err := config.Store.Beat(ctx, p.id); err != nil || there {
 		return err
 	}
 	node, _ := os.Hostname()
-	return config.store.register(ctx, registration{p.id, boundedtext.Text(node, 128), config.Heartbeat})
+	return config.Store.Register(ctx, deliveries.Process{ID: p.id, Node: boundedtext.Text(node, 128),
+		Interval: config.Heartbeat})
 }
 
 // pay removes the marks that are due. Those of refused messages are due when they were acked for as long as keep.
 func (p *process) pay(ctx context.Context, keep time.Duration) error {
 	for m, w := range p.limit.removals.due(time.Now(), keep) {
-		if err := p.limit.config.store.clear(ctx, m, w); err != nil {
+		one, cancel := p.limit.bounded(ctx)
+		err := p.limit.config.Store.Clear(one, m, w)
+		if cancel(); err != nil {
 			return err // at the next beat
 		}
 		p.limit.removals.done(m, w)
@@ -229,7 +234,9 @@ func (p *process) sweep(ctx context.Context) {
 		return
 	}
 	p.swept = time.Now()
-	if err := p.limit.config.store.sweep(ctx, keepMarks); err != nil {
+	ctx, cancel := p.limit.bounded(ctx)
+	defer cancel()
+	if err := p.limit.config.Store.Sweep(ctx, keepMarks); err != nil {
 		eventCrashMarksKept.Write(p.limit.config.Logger, err, nil)
 	}
 }

@@ -15,14 +15,15 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // haunted is a limit that marks, because another process was lost.
 func haunted(t testing.TB, config options) *Limit {
 	t.Helper()
 	l := newLimit(t, config)
-	testkit.NoError(t, config.store.register(t.Context(), registration{id: "lost"}))
-	lost, err := config.store.lose(t.Context(), "lost", 0)
+	testkit.NoError(t, config.Store.Register(t.Context(), deliveries.Process{ID: "lost"}))
+	lost, err := config.Store.Lose(t.Context(), "lost", 0)
 	testkit.Require(t, err == nil && lost, "%v %v", lost, err)
 	testkit.NoError(t, l.start())
 	testkit.Require(t, l.mode.Load() == marking, "it does not mark")
@@ -34,7 +35,7 @@ func haunted(t testing.TB, config options) *Limit {
 func TestRouter(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
-		l := haunted(t, options{store: storeOn(t, db)})
+		l := haunted(t, options{Config: Config{Store: storeOn(t, db)}})
 		testkit.NoError(t, l.end())
 		registered := func() int { return len(pairs(db, processes+` WHERE lost_at IS NULL`)) }
 		for range 2 { // one router after another
@@ -77,7 +78,7 @@ func TestAroundAReceiver(t *testing.T) {
 			db.SetMaxOpenConns(0) // messages inside of transactions need connections too
 			keys := testkit.Must(idempotency.NewStore(t.Context(), db, "shop"))
 			receiver := testkit.Must(idempotency.NewReceiver(keys, idempotency.ReceiverConfig{Consumer: "billing"}))
-			l := haunted(t, options{store: storeOn(t, db), Config: Config{Heartbeat: 50 * time.Millisecond}})
+			l := haunted(t, options{Config: Config{Store: storeOn(t, db), Heartbeat: 50 * time.Millisecond}})
 			inner := chain.Enter(l.step)(succeed)
 			h := chain.EnterParts(l, receiver)(func(msg *message.Message) ([]*message.Message, error) {
 				next := newMessage("of " + msg.UUID)
@@ -101,7 +102,7 @@ func TestAroundAReceiver(t *testing.T) {
 				if len(marks) == 0 && !l.outage.lasts() {
 					return
 				}
-				t.Logf("marks are left, or failed, as where a disk stands still for %s: %v", statementTimeout, marks)
+				t.Logf("marks are left, or failed, as where a disk stands still: %v", marks)
 			}
 			t.Errorf("marks were left, or failed, in all of %d rounds", rounds)
 		})
@@ -121,11 +122,11 @@ func TestDatabaseCutOff(t *testing.T) {
 				direct := d.Create(t)
 				observer := d.Open(t, direct)
 				db, p := d.Behind(t, direct)
-				store := storeOn(t, db)
+				config := options{Config: Config{Store: storeOn(t, db), Heartbeat: 50 * time.Millisecond}}
 				if how == "silent" {
-					store.timeout = statementTimeout
+					config.within = 2 * time.Second
 				}
-				l := haunted(t, options{store: store, Config: Config{Heartbeat: 50 * time.Millisecond}})
+				l := haunted(t, config)
 				marks := func() int { return len(pairs(observer, `SELECT id, consumer FROM spillway_deliveries`)) }
 				marked := 0
 				h := l.Middleware(func(*message.Message) ([]*message.Message, error) { marked = marks(); return nil, nil })

@@ -55,7 +55,7 @@ func TestSignOffFails(t *testing.T) {
 // end it is not.
 func TestSignOffUnderLoad(t *testing.T) {
 	f := newFake()
-	l := newLimit(t, options{store: f})
+	l := newLimit(t, options{Config: Config{Store: f}})
 	h := l.Middleware(func(*message.Message) ([]*message.Message, error) {
 		if rand.N(8) == 0 {
 			time.Sleep(100 * time.Microsecond)
@@ -90,7 +90,7 @@ func TestSignOffUnderLoad(t *testing.T) {
 // Feature D10: a message that comes when the end is all but decided keeps its process registered.
 func TestSignOffAtTheLastMoment(t *testing.T) {
 	f := newFake()
-	l := newLimit(t, options{store: f})
+	l := newLimit(t, options{Config: Config{Store: f}})
 	for range 20 {
 		testkit.NoError(t, l.start())
 		entered, release, handled, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan error)

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 // What a Limit does with the messages that come.
@@ -29,7 +30,7 @@ func (l *Limit) step(next chain.Handler) chain.Handler {
 				return nil, chain.Outcome{Next: chain.DeadLetter, Why: l.exceeded(c, l.markOf(c), n, true)}
 			}
 		}
-		if l.config.store == nil {
+		if l.config.Store == nil {
 			return next(c)
 		}
 		v := visit{limit: l}
@@ -60,7 +61,7 @@ func (l *Limit) delivered(msg *message.Message) (n int, ok bool) {
 // visit is one delivery.
 type visit struct {
 	limit *Limit
-	mark  mark
+	mark  deliveries.Key
 	slot  slot
 	share *share // in that mark, or nil
 	// turned says that a suspect had its turn to run alone.
@@ -71,7 +72,7 @@ type visit struct {
 // begin comes before the handler where there is more to do than nothing. Its error is instead of the handler's.
 func (v *visit) begin(c *chain.Call) (err error) {
 	l := v.limit
-	if l.config.store.within(c.Ctx) { // it would wait for itself
+	if l.config.Store.Within(c.Ctx) { // it would wait for itself
 		return nil
 	}
 	if l.mode.Load() == off {
@@ -120,22 +121,22 @@ var errNotFirst = errors.New("crashlimit: the first delivery of this message in 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no
 // message.
 func (v *visit) count(c *chain.Call, process string) error {
-	l, w, q := v.limit, written{1, process}, inquiry{limit: v.limit}
+	l, w, q := v.limit, deliveries.Mark{Delivery: 1, Process: process}, inquiry{limit: v.limit}
 	for {
 		entered, err := l.enter(c, v.mark, w)
 		if entered {
 			l.admission.wrote(v.share, w)
 			// the marks of this process are signed off already, or are just now; those of others stay
 			if l.closing.Load() {
-				l.remove(v.mark, written{1, process})
+				l.remove(v.mark, deliveries.Mark{Delivery: 1, Process: process})
 			}
 			return nil
 		}
-		var found []written
+		var found []deliveries.Mark
 		for again := true; again && err == nil; {
 			// before the marks: what is left of a process that had gone by then is of its death
 			looks, rows, next := l.news.latest()
-			if found, err = l.config.store.marks(context.WithoutCancel(c.Ctx), v.mark); err != nil {
+			if found, err = l.marksOf(c, v.mark); err != nil {
 				break
 			}
 			var instead error
@@ -147,25 +148,25 @@ func (v *visit) count(c *chain.Call, process string) error {
 			l.failed(v.mark, w, err)
 			return nil
 		}
-		w.delivery = 1
+		w.Delivery = 1
 		if len(found) > 0 {
-			w.delivery = found[len(found)-1].delivery + 1
+			w.Delivery = found[len(found)-1].Delivery + 1
 		}
 	}
 }
 
 // weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look
 // again.
-func (v *visit) weigh(c *chain.Call, q *inquiry, found []written, looks int, rows map[string]row,
+func (v *visit) weigh(c *chain.Call, q *inquiry, found []deliveries.Mark, looks int, rows map[string]deliveries.Process,
 	next <-chan struct{}) (again bool, err error) {
 	l := v.limit
-	if len(found) > 0 && found[0].delivery == 0 && found[0] == letterOf(c) {
-		eventCrashLetterPlaced.Write(l.config.Logger, nil, v.mark.fields())
+	if len(found) > 0 && found[0].Delivery == 0 && found[0] == letterOf(c) {
+		eventCrashLetterPlaced.Write(l.config.Logger, nil, fieldsOf(v.mark))
 		l.keepMarks(c, v.mark)
 		return false, errHasLetter
 	}
 	f := q.judge(found, looks, rows)
-	if v.mark.content { // as a rule these are other messages, in processes that live
+	if v.mark.Content { // as a rule these are other messages, in processes that live
 		f.unknown = 0
 	}
 	if f.dead > 0 && !v.notified {
@@ -220,27 +221,30 @@ var errHasLetter = errors.New("crashlimit: the dead letter of this message has i
 type refusal struct {
 	error
 	limit  *Limit
-	mark   mark
-	letter written
+	mark   deliveries.Key
+	letter deliveries.Mark
 }
 
 // Placed notes that the dead letter of the message has its place. The message may come again nevertheless, because its
 // ack is lost with this process, or waits at the broker for an earlier one. Then it has a letter.
 func (r refusal) Placed() {
-	_, err := r.limit.config.store.enter(context.Background(), r.mark, r.letter)
-	if err != nil { // then it has another letter
+	ctx, cancel := r.limit.bounded(context.Background())
+	defer cancel()
+	if _, err := r.limit.config.Store.Enter(ctx, r.mark, r.letter); err != nil { // then it has another letter
 		r.limit.outage.began(r.limit.config.Logger, err)
 	}
 }
 
 // letterOf is the mark of the letter of a message with this content. It is no delivery.
-func letterOf(c *chain.Call) written { return written{process: "letter " + contentOf(c.Msg)} }
+func letterOf(c *chain.Call) deliveries.Mark {
+	return deliveries.Mark{Process: "letter " + contentOf(c.Msg)}
+}
 
-func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
+func (l *Limit) refuse(c *chain.Call, m deliveries.Key, earlier int) error {
 	placing.First(c.PlaceContext())
 	l.keepMarks(c, m)
 	err := l.exceeded(c, m, earlier, false)
-	if m.content { // its marks go with the ack
+	if m.Content { // its marks go with the ack
 		return err
 	}
 	return refusal{err, l, m, letterOf(c)}
@@ -248,24 +252,24 @@ func (l *Limit) refuse(c *chain.Call, m mark, earlier int) error {
 
 // keepMarks keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or
 // its ack is lost with this process, it must not kill once more.
-func (l *Limit) keepMarks(c *chain.Call, m mark) {
+func (l *Limit) keepMarks(c *chain.Call, m deliveries.Key) {
 	l.remembered(l.removals.addRefused(refused{msg: c.Msg, ctx: c.Ctx, mark: m}), m)
 }
 
 func (r refusal) Unwrap() error { return r.error }
 
-func (l *Limit) unfinished(c *chain.Call, m mark, earlier int) {
+func (l *Limit) unfinished(c *chain.Call, m deliveries.Key, earlier int) {
 	if l.config.Hooks.OnUnfinished != nil {
 		safecall.Hook(l.config.Logger, "Config.OnUnfinished", func() {
-			l.config.Hooks.OnUnfinished(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier})
+			l.config.Hooks.OnUnfinished(c.Ctx, Unfinished{Consumer: m.Consumer, Key: m.ID, Deliveries: earlier})
 		})
 	}
 }
 
-func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error {
+func (l *Limit) exceeded(c *chain.Call, m deliveries.Key, earlier int, broker bool) error {
 	if l.config.Hooks.OnExceeded != nil {
 		safecall.Hook(l.config.Logger, "Config.OnExceeded", func() {
-			l.config.Hooks.OnExceeded(c.Ctx, Unfinished{Consumer: m.consumer, Key: m.id, Deliveries: earlier,
+			l.config.Hooks.OnExceeded(c.Ctx, Unfinished{Consumer: m.Consumer, Key: m.ID, Deliveries: earlier,
 				Broker: broker})
 		})
 	}
@@ -275,6 +279,6 @@ func (l *Limit) exceeded(c *chain.Call, m mark, earlier int, broker bool) error 
 		allowed, counted = l.brokerMax, "deliveries of this message came back to the broker, by its own count"
 	}
 	text := strconv.Itoa(earlier) + " " + counted + "; " + strconv.Itoa(allowed) + " are allowed"
-	return classify.Permanent(errors.New("crashlimit: "+boundedtext.Text(m.id, 128)+": "+text),
+	return classify.Permanent(errors.New("crashlimit: "+boundedtext.Text(m.ID, 128)+": "+text),
 		classify.Reason(classify.ReasonMaxDeliveries), classify.Description(text))
 }

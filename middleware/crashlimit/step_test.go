@@ -15,6 +15,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/middleware/internal/deliveries"
 )
 
 var errBoom = errors.New("boom")
@@ -117,7 +118,7 @@ func TestAckOfRefusedIsLost(t *testing.T) {
 		for i := range 3 {
 			process := fmt.Sprintf("lost%d.1", i)
 			f.processes[process] = &fakeProcess{lostAt: time.Now()}
-			f.left[content] = append(f.left[content], written{i + 1, process})
+			f.left[content] = append(f.left[content], deliveries.Mark{Delivery: i + 1, Process: process})
 		}
 		refuse(started(t, f, options{}), "")
 		tick(1)
@@ -171,9 +172,9 @@ func TestDelivered(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for want, config := range map[string]options{
 		"Store is nil":             {},
-		"Config.Max":               {store: newFake(), Config: Config{Max: -1}},
-		"Config.Heartbeat is -1ns": {store: newFake(), Config: Config{Heartbeat: -1}},
-		"1ms to 3m20s; each":       {store: newFake(), Config: Config{Heartbeat: time.Hour}},
+		"Config.Max":               {Config: Config{Store: newFake(), Max: -1}},
+		"Config.Heartbeat is -1ns": {Config: Config{Store: newFake(), Heartbeat: -1}},
+		"1ms to 3m20s; each":       {Config: Config{Store: newFake(), Heartbeat: time.Hour}},
 	} {
 		_, err := build(config)
 		wantText(t, err, "crashlimit: ", want)

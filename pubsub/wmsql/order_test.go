@@ -22,6 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
 
@@ -144,7 +145,7 @@ FROM spillway_parked, generate_series(1, 10000) n`)
 // are forgotten.
 func TestOrderedReleaseForgetsCrashes(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
-		store := testkit.Must(crashlimit.NewStore(t.Context(), b.db, "shop"))
+		store := testkit.Must(sqlmarks.NewStore(t.Context(), b.db, "shop"))
 		for n := range 5 {
 			databases.Exec(t, b.db, fmt.Sprintf(`INSERT INTO spillway_processes (service, id, node, beat_ms, started_at, beats, lost_at)
 VALUES ('shop', 'ended%d', 'node', 2000, 0, 1, 2000000000000)`, n), fmt.Sprintf(`INSERT INTO spillway_deliveries

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/redelivering"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -129,8 +130,8 @@ func TestHeldMessagesComeAgain(t *testing.T) {
 	}
 }
 
-func crashStore(t testing.TB, db *sql.DB) *crashlimit.Store {
-	return testkit.Must(crashlimit.NewStore(t.Context(), db, "shop"))
+func crashStore(t testing.TB, db *sql.DB) crashlimit.Store {
+	return testkit.Must(sqlmarks.NewStore(t.Context(), db, "shop"))
 }
 
 // Feature D10: a channel tells messages without an id apart by the coordinates that its adapter knows, and by nothing

@@ -23,6 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/shop"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -84,7 +85,7 @@ func TestStoresCutOff(t *testing.T) {
 			c.DB, c.Stages.Store = cut, delayStore(t, direct)
 		},
 		"crash limit": func(t *testing.T, c *spillway.Config, direct, cut *sql.DB) {
-			crashes := testkit.Must(crashlimit.NewStore(t.Context(), cut, "shop"))
+			crashes := testkit.Must(sqlmarks.NewStore(t.Context(), cut, "shop"))
 			c.DB, c.Stages.Store = direct, delayStore(t, direct)
 			c.CrashLimit = &crashlimit.Config{Store: crashes, Max: 1, Heartbeat: 100 * time.Millisecond}
 		},

@@ -25,6 +25,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
+	"github.com/watermill-spillway/spillway/middleware/crashlimit/sqlmarks"
 	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -36,7 +37,7 @@ type stores struct {
 	keys    idempotency.Store
 	letters *letters.Store
 	delay   *delay.Store
-	crashes *crashlimit.Store
+	crashes crashlimit.Store
 	redrive *campaigns.Campaigns
 }
 
@@ -55,7 +56,7 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 	if _, err = sequence.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
-	if s.crashes, err = crashlimit.NewStore(ctx, db, "shop"); err != nil {
+	if s.crashes, err = sqlmarks.NewStore(ctx, db, "shop"); err != nil {
 		return s, err
 	}
 	if _, err = sqlshare.NewStore(ctx, db, "shop"); err != nil {

@@ -14,7 +14,7 @@ import (
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
 	"": 29_700, "classify": 1_850, "idempotency": 10_500, "middleware": 6_150, "middleware/breaker": 7_050,
-	"middleware/crashlimit": 7_700, "middleware/stages": 12_050, "naming": 600, "poison": 10_000,
+	"middleware/crashlimit": 6_250, "middleware/stages": 12_050, "naming": 600, "poison": 10_000,
 	"redrive/console": 37_970, "seal": 700,
 }
 
