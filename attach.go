@@ -24,7 +24,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/poison"
@@ -143,7 +142,7 @@ type drains struct {
 }
 
 func (ch *Channel) drainsOf(router *message.Router) *drains {
-	return &drains{configured: ch.drainTimeout, router: foreign.CloseTimeout(router),
+	return &drains{configured: ch.drainTimeout, router: decorated.CloseTimeout(router),
 		open: make(map[*graceful.Drain]struct{})}
 }
 

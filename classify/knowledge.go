@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -45,10 +46,8 @@ func askKnowledge(err error) (Verdict, bool) {
 	if err == ErrTooLarge {
 		return Verdict{Class: ClassPermanent, TooLarge: true}, true
 	}
-	for _, sentinel := range transientSentinels {
-		if err == sentinel { // one node of the tree is judged here, not its causes
-			return transient, true
-		}
+	if slices.Contains(transientSentinels, err) { // one node of the tree is judged here, not its causes
+		return transient, true
 	}
 	if v, ok := askDatabase(err); ok {
 		return v, true
@@ -109,46 +108,21 @@ var transientSentinels = []error{
 	sql.ErrConnDone, sql.ErrTxDone, driver.ErrBadConn,
 }
 
-var errnos = map[syscall.Errno]Class{
-	syscall.ECONNREFUSED: ClassTransient,
-	syscall.ECONNRESET:   ClassTransient,
-	syscall.ECONNABORTED: ClassTransient,
-	syscall.EPIPE:        ClassTransient,
-	syscall.ETIMEDOUT:    ClassTransient,
-	syscall.EHOSTUNREACH: ClassTransient,
-	syscall.EHOSTDOWN:    ClassTransient,
-	syscall.ENETUNREACH:  ClassTransient,
-	syscall.ENETDOWN:     ClassTransient,
-	syscall.ENETRESET:    ClassTransient,
-	syscall.ENOTCONN:     ClassTransient,
-	syscall.ENOBUFS:      ClassTransient,
-	syscall.EAGAIN:       ClassTransient,
-	syscall.EINTR:        ClassTransient,
-	syscall.EBUSY:        ClassTransient,
-	syscall.EMFILE:       ClassTransient,
-	syscall.ENFILE:       ClassTransient,
-	syscall.ENOMEM:       ClassTransient,
-	syscall.ENOSPC:       ClassTransient,
-	syscall.EIO:          ClassTransient,
-	syscall.EACCES:       ClassPermanent,
-	syscall.EPERM:        ClassPermanent,
-	syscall.EINVAL:       ClassPermanent,
-	syscall.ENAMETOOLONG: ClassPermanent,
-	syscall.ENOSYS:       ClassPermanent,
-	syscall.ENOTDIR:      ClassPermanent,
-	syscall.EISDIR:       ClassPermanent,
-	syscall.EAFNOSUPPORT: ClassPermanent,
-}
-
 func askErrno(e syscall.Errno) (Verdict, bool) {
-	class, ok := errnos[e]
-	if !ok && (e.Timeout() || e.Temporary()) {
-		class, ok = ClassTransient, true
+	switch e {
+	case syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.ENAMETOOLONG, syscall.ENOSYS, syscall.ENOTDIR, syscall.EISDIR,
+		syscall.EAFNOSUPPORT:
+		return permanent, true
+	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.EHOSTUNREACH,
+		syscall.EHOSTDOWN, syscall.ENETUNREACH, syscall.ENETDOWN, syscall.ENETRESET, syscall.ENOTCONN, syscall.ENOBUFS,
+		syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOSPC,
+		syscall.EIO:
+		return transient, true
 	}
-	return Verdict{Class: class}, ok
+	return transient, e.Timeout() || e.Temporary()
 }
 
-// away is the verdict on an error that is about something the handler needs, and not about the message.
+// unavailable is the verdict on an error that is about something the handler needs, and not about the message.
 var unavailable = Verdict{Class: ClassTransient, Unavailable: true}
 
 // askUnavailable judges one error that says that a server was not reached, or serves no request. A connection that was
@@ -187,7 +161,7 @@ func askSession(err error, state string) (Verdict, bool) {
 				"let the pooler keep prepared statements: " +
 				boundedtext.Error(err, 1<<10)}, true
 	case "08P01": // a pooler says so of itself and ends the connection; PostgreSQL says so of a message, and does not
-		return unavailable, foreign.Severity(err) == "FATAL" // which ended the connection
+		return unavailable, foreign.ErrorOf(err).Text() == "FATAL" // which ended the connection
 	}
 	return unavailable, unavailableState(state)
 }
@@ -296,10 +270,8 @@ func askMessageText(text string) (Verdict, bool) {
 	if !ok {
 		return Verdict{}, false
 	}
-	for _, start := range gogoStarts {
-		if strings.HasPrefix(rest, start) {
-			return unreadable, true
-		}
+	if slices.ContainsFunc(gogoStarts, func(start string) bool { return strings.HasPrefix(rest, start) }) {
+		return unreadable, true
 	}
 	if _, said, ok := strings.Cut(rest, ": "); ok { // behind the name of a type
 		return unreadable, strings.HasPrefix(said, "illegal tag ") || strings.HasPrefix(said, "wiretype end group ")

@@ -2,10 +2,13 @@ package classify
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -29,46 +32,12 @@ func sizeOf(err error) (known, large bool) {
 }
 
 func saysSize(err error) bool {
-	text := strings.ToLower(unquoted(boundedtext.Error(err, 1<<10)))
-	for _, words := range sizeWords {
-		if strings.Contains(text, words) {
-			return true
-		}
-	}
-	return false
+	text := strings.ToLower(quoted.ReplaceAllString(boundedtext.Error(err, 1<<10), ""))
+	return slices.ContainsFunc(sizeWords, func(words string) bool { return strings.Contains(text, words) })
 }
 
-// unquoted returns text without its quoted parts, which are names. A single quote begins one only if no letter is
-// before it: else it is an apostrophe.
-func unquoted(text string) string {
-	var kept strings.Builder
-	for i := 0; i < len(text); i++ {
-		if end := closingQuote(text, i); end > 0 {
-			i = end
-		}
-		kept.WriteByte(text[i])
-	}
-	return kept.String()
-}
-
-// closingQuote returns the index of the quote that ends what begins at i, or 0.
-func closingQuote(text string, i int) int {
-	quote := text[i]
-	if quote != '"' && quote != '`' && quote != '\'' || quote == '\'' && i > 0 && isLetter(text[i-1]) {
-		return 0
-	}
-	for end := i + 1; end < len(text); end++ {
-		switch {
-		case text[end] == '\\' && quote == '"':
-			end++
-		case text[end] == quote && (quote != '\'' || end+1 == len(text) || !isLetter(text[end+1])):
-			return end
-		}
-	}
-	return 0
-}
-
-func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
+// quoted are the quoted parts of a text, which are names. A single quote beside a letter is an apostrophe.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|` + "`[^`]*`" + `|\B'(?:[^']|'\b)*'\B`)
 
 // sizeWords are those of clients that have no type or code for it.
 var sizeWords = []string{
@@ -90,22 +59,16 @@ const maxSizeNodes = 100 // of a tree of errors, which may be endless
 
 // searchSize reports whether err or one that it wraps is of a client with codes, and whether one of them is for size.
 func searchSize(err error, nodes *int) (known, large bool) {
-	if *nodes++; err == nil || *nodes > maxSizeNodes {
-		return false, false
-	}
-	known, large = sizeCode(err)
-	var wrapped []error
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		wrapped = []error{e.Unwrap()}
-	case interface{ Unwrap() []error }:
-		wrapped = e.Unwrap()
-	default:
-		wrapped = foreign.Listed(err)
-	}
-	for _, inner := range wrapped {
-		k, l := searchSize(inner, nodes)
+	for one := range errs.All(err) {
+		if *nodes++; *nodes > maxSizeNodes {
+			break
+		}
+		k, l := sizeCode(one)
 		known, large = known || k, large || l
+		for _, inner := range foreign.Listed(one) {
+			k, l := searchSize(inner, nodes)
+			known, large = known || k, large || l
+		}
 	}
 	return known, large
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -342,7 +342,7 @@ func (b *bench) lettersOfHostile() {
 			continue
 		}
 		placed := msg.Copy()
-		placed.SetContext(foreign.Within(b.Context(), handlerName, b.topic))
+		placed.SetContext(chain.Within(b.Context(), handlerName, b.topic))
 		if err := ch.Queue().Place(placed, classify.Permanent(fmt.Errorf("%w: %s", errNever, name))); err != nil {
 			b.Errorf("%s: %v", name, err)
 			continue

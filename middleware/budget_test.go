@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -117,7 +116,7 @@ func TestBudgetsAreSeparate(t *testing.T) {
 				if redriven {
 					msg.Metadata.Set(poison.KeyRedriveCount, "1")
 				}
-				ctx := foreign.Within(t.Context(), handler, "orders")
+				ctx := chain.Within(t.Context(), handler, "orders")
 				if stage >= 0 {
 					ctx = chain.WithReentry(ctx, &chain.Reentry{Handler: handler, As: handler, Stage: stage})
 				}

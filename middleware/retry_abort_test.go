@@ -15,7 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe"
 )
@@ -154,7 +153,7 @@ func TestRetryHooks(t *testing.T) {
 		} {
 			notified = nil
 			msg := newMessage(id)
-			msg.SetContext(foreign.Within(t.Context(), "billing", "orders"))
+			msg.SetContext(chain.Within(t.Context(), "billing", "orders"))
 			_, _ = h(msg)
 			testkit.Check(t, slices.Equal(notified, want), "%s: told %q, want %q", id, notified, want)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe"
 )
@@ -169,7 +168,7 @@ func TestBudgetOfStage(t *testing.T) {
 			fails = with
 			for range n {
 				msg := newMessage("1")
-				ctx := foreign.Within(t.Context(), "billing", "orders")
+				ctx := chain.Within(t.Context(), "billing", "orders")
 				msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: "billing", As: "billing", Stage: 1}))
 				_, err := h(msg)
 				testkit.Check(t, !chain.IsAborted(err), "%v", err)

@@ -10,7 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // ErrNotLetter is returned by Decode for a message that carries no failure of Spillway or of another writer of dead
@@ -63,7 +62,7 @@ func hasFailure(metadata message.Metadata) bool {
 // decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg, and leaves the
 // history as it is written.
 func decode(msg *message.Message, added writers) *Letter {
-	foreign.Strip(msg.Metadata)
+	chain.Strip(msg.Metadata)
 	if added == 0 { // as good as every message, before its first failure
 		return &Letter{Original: msg}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Call is one message on its way through the chain. It is pooled: without Detach, do not keep it, or a slice of its
@@ -218,7 +217,7 @@ func (c *Call) Original() *message.Message {
 	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
 	if !c.nilMeta {
 		original.Metadata = c.copyMetadata()
-		foreign.Strip(original.Metadata)
+		Strip(original.Metadata)
 	}
 	return original
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Acked reports whether the handler acked the message itself.
@@ -251,6 +250,6 @@ func ReentryOf(ctx context.Context) *Reentry {
 // to. So the receiver, the dead letters and user code see one consumer.
 func (r *Reentry) identify(msg *message.Message) {
 	if ctx := msg.Context(); message.HandlerNameFromCtx(ctx) != r.Handler {
-		msg.SetContext(foreign.WithHandler(ctx, r.Handler))
+		msg.SetContext(WithHandler(ctx, r.Handler))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Next is what becomes of a message after a part.
@@ -150,7 +149,7 @@ func (c *Call) Fingerprint() (of Fingerprint, ok bool) {
 		}
 		of[i] = h.Sum64()
 		for _, p := range c.metadata { // in any order
-			if foreign.Added(p.key, p.value) {
+			if Added(p.key, p.value) {
 				continue
 			}
 			h.Reset()

@@ -8,7 +8,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Decision 6: a message out of a stage is consumed under the name of the handler that it first came to, also by parts
@@ -31,7 +30,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 	}))
 	for range 2 {
 		msg := ordinary().msg
-		stage := foreign.WithHandler(msg.Context(), "billing.retry.5s")
+		stage := WithHandler(msg.Context(), "billing.retry.5s")
 		msg.SetContext(WithReentry(stage, &Reentry{Handler: "billing", As: "billing.retry.5s", Stage: 2}))
 		_, err := h(msg)
 		name, topic := message.HandlerNameFromCtx(msg.Context()), message.SubscribeTopicFromCtx(msg.Context())
@@ -39,7 +38,7 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 			"%v, left as %q of %q", err, name, topic)
 	}
 	live := ordinary()
-	live.msg.SetContext(foreign.WithHandler(live.msg.Context(), "shipping"))
+	live.msg.SetContext(WithHandler(live.msg.Context(), "shipping"))
 	_, _ = h(live.msg)
 	want := []string{"billing", "billing", "billing", "billing", "shipping", "shipping"}
 	testkit.Check(t, slices.Equal(seen, want) && ReentryOf(context.Background()) == nil, "handled as %q", seen)
@@ -47,9 +46,9 @@ func TestReentryIsTheOriginHandlers(t *testing.T) {
 
 // A context that a pub/sub handed on, with what a handler published, does not make the next handler the first one.
 func TestReentryIsNotHandedOn(t *testing.T) {
-	ctx := WithReentry(foreign.Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
-	testkit.Check(t, ReentryOf(ctx) != nil && ReentryOf(foreign.Within(ctx, "billing", "orders")) != nil,
+	ctx := WithReentry(Within(context.Background(), "billing.retry.5s", "orders"), &Reentry{Handler: "billing", As: "billing.retry.5s"})
+	testkit.Check(t, ReentryOf(ctx) != nil && ReentryOf(Within(ctx, "billing", "orders")) != nil,
 		"the handler itself is not known")
-	r := ReentryOf(foreign.Within(ctx, "mailing", "invoices"))
+	r := ReentryOf(Within(ctx, "mailing", "invoices"))
 	testkit.Check(t, r == nil, "another handler is %+v", r)
 }

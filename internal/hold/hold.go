@@ -16,7 +16,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // NewUnavailable returns an error that says that what is needed is unavailable, for Spillway's own clients.
@@ -94,7 +93,7 @@ func RedeliveryOf(layers iter.Seq2[message.Subscriber, reflect.Value]) *Redelive
 			}
 			return r
 		}
-		k := foreign.SubscriberOf(value)
+		k := SubscriberOf(value)
 		if k != nil && (!r.Known || k.After != 0 && (r.After == 0 || k.After < r.After)) {
 			r.After, r.Known, r.session, r.InTransaction = k.After, true, k.Session, r.InTransaction || k.Transaction
 		}

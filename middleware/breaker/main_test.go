@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
@@ -30,7 +30,7 @@ func newBreaker(t testing.TB, config breaker.Config) *breaker.Breaker {
 
 // message of the handler billing.
 func newMessage(ctx context.Context, id string) *message.Message {
-	return message.NewMessageWithContext(foreign.Within(ctx, "billing", "orders"), id, []byte(id))
+	return message.NewMessageWithContext(chain.Within(ctx, "billing", "orders"), id, []byte(id))
 }
 
 // service is a downstream whose answer a test chooses.

@@ -16,8 +16,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -230,7 +230,7 @@ func TestOutputsBelieveDeadLetterTopics(t *testing.T) {
 		pub := &publisher{}
 		o := newOutputs(t, &publisher{}, outputs.Config{})
 		msg := forged.Copy()
-		msg.SetContext(foreign.Within(t.Context(), "billing", topic))
+		msg.SetContext(chain.Within(t.Context(), "billing", topic))
 		err := route(o, decorate(t, o, pub), msg, func(msg *message.Message) ([]*message.Message, error) {
 			out := message.NewMessage("2", msg.Payload)
 			maps.Copy(out.Metadata, msg.Metadata)

@@ -9,11 +9,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 )
@@ -158,7 +158,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.Check(c.Publisher))
 	case destination.CheckKeeps(c.Publisher) != nil:
 		return fmt.Errorf("stages: Config.Publisher: %w", destination.CheckKeeps(c.Publisher))
-	case !foreign.WritesNames():
+	case !chain.WritesNames():
 		return errors.New("stages: this version of Watermill keeps the name of a message's handler in another way, so a " +
 			"message out of a stage would look like another handler's: keep the version of Watermill before")
 	case c.Subscriber == nil:

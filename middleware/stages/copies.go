@@ -11,7 +11,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -110,7 +110,7 @@ func (t *stageTopic) identify(msg *message.Message) (id identity, named, ok bool
 			continue // a broker can add metadata when it redelivers
 		}
 		for key, value := range msg.Metadata { // in any order
-			if foreign.Added(key, value) {
+			if chain.Added(key, value) {
 				continue
 			}
 			h.Reset()

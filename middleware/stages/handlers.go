@@ -14,7 +14,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // AddHandler adds a handler to the router as Router.AddHandler does. The handler gets the messages of the live topic,
@@ -182,8 +181,8 @@ func (h *handler) lacksMiddlewares() error {
 	if h.extends == nil || len(h.topics) == 0 {
 		return nil
 	}
-	all, known := foreign.Middlewares(h.extends, h.name)
-	theirs, _ := foreign.Middlewares(h.extends, h.inRouter())
+	all, known := decorated.Middlewares(h.extends, h.name)
+	theirs, _ := decorated.Middlewares(h.extends, h.inRouter())
 	if !known {
 		return cannotExtend(h.name, errors.New("this version of Watermill does not show whether it has middlewares that its "+
 			"stages lack: use AddHandler instead, or the version of Watermill before"))
@@ -205,7 +204,7 @@ func hasSubscriber(router *message.Router, sub message.Subscriber) bool {
 	if of.Kind() != reflect.Pointer {
 		return false
 	}
-	all, known := foreign.Subscribers(router)
+	all, known := decorated.Subscribers(router)
 	if !known {
 		return true
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -98,7 +97,7 @@ func (s *Stages) giveUp(ctx context.Context, topic string, msg *message.Message,
 	if of == nil || of.topicNamed(topic) == nil {
 		return refusal
 	}
-	ctx = foreign.Within(ctx, of.name, of.topic)
+	ctx = chain.Within(ctx, of.name, of.topic)
 	msg.SetContext(chain.WithReentry(ctx, &chain.Reentry{Handler: of.name}))
 	return s.queue.Place(msg, refusal)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -80,7 +80,7 @@ func happen(t *testing.T, config *spillway.Config, hooks redrive.Hooks) {
 	config.Receiver.Hooks.OnLeaseLost(ctx, key)
 	config.Receiver.Hooks.OnStale(ctx, key, 1, 2)
 	config.Breaker.Hooks.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
-	config.Breaker.Hooks.OnWaited(foreign.WithHandler(ctx, "billing"), time.Second, false)
+	config.Breaker.Hooks.OnWaited(chain.WithHandler(ctx, "billing"), time.Second, false)
 	config.Purge.OnRun(ctx, 3, nil)
 	config.Purge.OnRun(ctx, 0, boom)
 	config.Retention.OnRun(ctx, 4, nil)

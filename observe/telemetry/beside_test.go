@@ -21,8 +21,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 	"github.com/watermill-spillway/spillway/poison"
@@ -196,7 +196,7 @@ func TestForgedTraces(t *testing.T) {
 			poison.KeyRedriveCount: text,
 		}
 		for _, fails := range []bool{false, true} {
-			msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing\xff\n", "orders\x00"), "7"+text, nil)
+			msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing\xff\n", "orders\x00"), "7"+text, nil)
 			msg.Metadata = maps.Clone(metadata)
 			calls, result := 0, error(nil)
 			if fails {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/observe/telemetry"
 )
 
@@ -64,7 +64,7 @@ func measuring(t *testing.T, config telemetry.Config) (*spillway.Channel, sdkmet
 
 func handle(t *testing.T, channel *spillway.Channel, id string, err error) {
 	t.Helper()
-	msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), id, nil)
+	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), id, nil)
 	testkit.Must(channel.Middleware(func(*message.Message) ([]*message.Message, error) { return nil, err })(msg))
 }
 

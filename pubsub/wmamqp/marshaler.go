@@ -11,7 +11,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -107,7 +106,7 @@ func (m Marshaler) Unmarshal(d amqp091.Delivery) (*message.Message, error) {
 func sentHeaders(headers amqp091.Table) amqp091.Table {
 	sent := headers
 	for name, value := range headers {
-		if !foreign.Added(name, text(value)) {
+		if !chain.Added(name, text(value)) {
 			continue
 		}
 		if len(sent) == len(headers) {
@@ -187,7 +186,7 @@ func (m Marshaler) write(msg *message.Message) (amqp091.Publishing, error) {
 		carry.writeTo(&p)
 	}
 	for key, value := range msg.Metadata {
-		if key == KeyHeaders && known || foreign.Added(key, value) {
+		if key == KeyHeaders && known || chain.Added(key, value) {
 			continue
 		}
 		name := m.headerName(key)

@@ -15,10 +15,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -88,16 +88,16 @@ func (c *recordContext) Value(key any) any {
 
 // The keys under which watermill-kafka looks for what it knows of a record.
 var (
-	partitionKey = foreign.KeyOf("kafka.MessagePartitionFromCtx", func(c context.Context) {
+	partitionKey = chain.KeyOf("kafka.MessagePartitionFromCtx", func(c context.Context) {
 		kafka.MessagePartitionFromCtx(c)
 	})
-	offsetKey = foreign.KeyOf("kafka.MessagePartitionOffsetFromCtx", func(c context.Context) {
+	offsetKey = chain.KeyOf("kafka.MessagePartitionOffsetFromCtx", func(c context.Context) {
 		kafka.MessagePartitionOffsetFromCtx(c)
 	})
-	timestampKey = foreign.KeyOf("kafka.MessageTimestampFromCtx", func(c context.Context) {
+	timestampKey = chain.KeyOf("kafka.MessageTimestampFromCtx", func(c context.Context) {
 		kafka.MessageTimestampFromCtx(c)
 	})
-	keyKey = foreign.KeyOf("kafka.MessageKeyFromCtx", func(c context.Context) { kafka.MessageKeyFromCtx(c) })
+	keyKey = chain.KeyOf("kafka.MessageKeyFromCtx", func(c context.Context) { kafka.MessageKeyFromCtx(c) })
 )
 
 // attempt is the context of a message in one delivery. It ends with the group session, and when the message is settled.

@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -53,12 +54,19 @@ func Driver(conn *sql.Conn) (own driver.Conn) {
 // interruption is how long a driver has to return when its context has ended.
 const interruption = time.Second
 
+var pqConn = foreign.RowOf("github.com/lib/pq", "", "conn", 1)
+
+func isPQ(conn driver.Conn) bool {
+	t := reflect.TypeOf(conn)
+	return t != nil && t.Kind() == reflect.Pointer && pqConn.Is(t.Elem())
+}
+
 // CutOff closes a connection of lib/pq behind its back when a call on it goes on after ctx has ended, until the
 // function that it returns is called. That driver asks the server on another connection to cancel: the request is lost
 // when it comes before the statement, and the statement may wait for as long as a handler runs. Its Close may be called
 // during a call; that of others, which interrupt their calls themselves, may not.
 func CutOff(ctx context.Context, inUse driver.Conn) (returned func()) {
-	if ctx.Done() == nil || !foreign.ClosesDuringCalls(inUse) {
+	if ctx.Done() == nil || !isPQ(inUse) {
 		return func() {}
 	}
 	var closing sync.Mutex

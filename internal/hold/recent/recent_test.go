@@ -10,14 +10,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func of(handler, id, payload string) Message {
 	msg := message.NewMessage(id, []byte(payload))
-	msg.SetContext(foreign.Within(context.Background(), handler, "orders"))
+	msg.SetContext(chain.Within(context.Background(), handler, "orders"))
 	c := chain.Keep(msg)
 	defer c.Release()
 	msg.UUID = "changed by the handler"

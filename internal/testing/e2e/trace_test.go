@@ -15,8 +15,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe"
@@ -79,7 +79,7 @@ func traced(t *testing.T, config spillway.Config) (*spillway.Channel, *testkit.K
 }
 
 func order(t *testing.T, metadata message.Metadata) *message.Message {
-	msg := message.NewMessageWithContext(foreign.Within(t.Context(), "billing", "orders"), "7", []byte("acme"))
+	msg := message.NewMessageWithContext(chain.Within(t.Context(), "billing", "orders"), "7", []byte("acme"))
 	msg.Metadata = metadata
 	return msg
 }

@@ -7,8 +7,6 @@ import (
 	"reflect"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // Layer is a publisher, or a publisher that it decorates.
@@ -152,7 +150,7 @@ func subscriptions(v reflect.Value, n *int, yield func(message.Subscriber, refle
 		on := true
 		switch field := v.Field(i); {
 		case field.Kind() == reflect.Interface && !field.IsNil():
-			on = subscriptions(foreign.Open(v, field).Elem(), n, yield)
+			on = subscriptions(open(v, field).Elem(), n, yield)
 		case field.Kind() == reflect.Pointer || field.Kind() == reflect.Struct:
 			on = subscriptions(field, n, yield)
 		}

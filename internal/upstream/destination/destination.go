@@ -107,7 +107,7 @@ func CheckKeeps(pub message.Publisher, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
 	}
-	if isAny(pub, func(known *foreign.Publisher) bool { return known.Unconfirmed }) {
+	if isAny(pub, func(known *Publisher) bool { return known.Unconfirmed }) {
 		return fmt.Errorf("the publisher %T has JetStreamConfig.Disabled: NATS without JetStream confirms nothing and "+
 			"keeps nothing, so a message without a subscriber is lost; leave Disabled out, or give another publisher", pub)
 	}
@@ -130,13 +130,13 @@ func checkDuplicates(pub message.Publisher) error {
 		}
 	}
 	var unknown string
-	if isAny(pub, func(known *foreign.Publisher) bool { unknown = known.Unknown; return unknown != "" }) {
+	if isAny(pub, func(known *Publisher) bool { unknown = known.Unknown; return unknown != "" }) {
 		return fmt.Errorf("the publisher %T: %s is not as Spillway knows it, so it cannot see whether the broker keeps each "+
 			"message: upgrade Spillway, use the version of the publisher's module before, or give a publisher around it "+
 			"whose method Deduplicates() returns false, if it keeps all", pub, unknown)
 	}
 	var setting string
-	if isAny(pub, func(known *foreign.Publisher) bool { setting = known.Deduplicates; return setting != "" }) {
+	if isAny(pub, func(known *Publisher) bool { setting = known.Deduplicates; return setting != "" }) {
 		return fmt.Errorf("the publisher %T has %s: %s; set it to false for this publisher, or give another one", pub,
 			setting, swallowed)
 	}
@@ -144,8 +144,8 @@ func checkDuplicates(pub message.Publisher) error {
 }
 
 // isAny reports whether is holds for pub or for a publisher inside it.
-func isAny(pub message.Publisher, is func(*foreign.Publisher) bool) (found bool) {
-	visit(pub, func(known *foreign.Publisher, _ message.Publisher) bool {
+func isAny(pub message.Publisher, is func(*Publisher) bool) (found bool) {
+	visit(pub, func(known *Publisher, _ message.Publisher) bool {
 		found = known != nil && is(known)
 		return !found
 	})
@@ -157,7 +157,7 @@ func isAny(pub message.Publisher, is func(*foreign.Publisher) bool) (found bool)
 func checkTrims(pub message.Publisher, topics ...string) error {
 	for _, topic := range topics {
 		var most int64
-		isAny(pub, func(known *foreign.Publisher) bool {
+		isAny(pub, func(known *Publisher) bool {
 			most = known.MaxLength(topic)
 			return most > 0
 		})
@@ -193,8 +193,8 @@ func probe(pub message.Publisher, topics ...string) error {
 
 // stockOf returns the publisher of Watermill's own modules that pub is or decorates, if its topics come into being or
 // it can look for them, and what is known of it, or nil.
-func stockOf(pub message.Publisher) (own message.Publisher, found *foreign.Publisher) {
-	visit(pub, func(known *foreign.Publisher, inside message.Publisher) bool {
+func stockOf(pub message.Publisher) (own message.Publisher, found *Publisher) {
+	visit(pub, func(known *Publisher, inside message.Publisher) bool {
 		if known == nil {
 			return true
 		}
@@ -209,7 +209,7 @@ func stockOf(pub message.Publisher) (own message.Publisher, found *foreign.Publi
 // Through returns the topic that a Publisher of Watermill's components/forwarder puts its messages into, whatever topic
 // they are for, if pub is or decorates one. Otherwise it returns "".
 func Through(pub message.Publisher) (topic string) {
-	visit(pub, func(known *foreign.Publisher, _ message.Publisher) bool {
+	visit(pub, func(known *Publisher, _ message.Publisher) bool {
 		if known != nil {
 			topic = known.Into
 		}
@@ -220,7 +220,7 @@ func Through(pub message.Publisher) (topic string) {
 
 // visit calls f with what is known of pub and of each publisher inside it, outermost first, until f returns false. The
 // publisher is nil if it is in an unexported field.
-func visit(pub message.Publisher, f func(known *foreign.Publisher, own message.Publisher) bool) {
+func visit(pub message.Publisher, f func(known *Publisher, own message.Publisher) bool) {
 	for _, layer := range decorated.Layers(pub) {
 		if !f(publisherOf(layer.Value), layer.Publisher) {
 			return
@@ -229,7 +229,7 @@ func visit(pub message.Publisher, f func(known *foreign.Publisher, own message.P
 }
 
 // publisherOf is replaced in a test.
-var publisherOf = foreign.PublisherOf
+var publisherOf = PublisherOf
 
 // A message fails.
 var (

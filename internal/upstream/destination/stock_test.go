@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // looking makes its topics before the first message, as the publisher of NATS does with AutoProvision.
@@ -59,15 +58,15 @@ func (makes) InitializeTopics(...string) error { return nil }
 
 // stockForTest makes looking known, with the settings of the publisher of NATS.
 func stockForTest(t *testing.T) {
-	publisherOf = func(v reflect.Value) *foreign.Publisher {
+	publisherOf = func(v reflect.Value) *Publisher {
 		p, ok := own(v)
 		if !ok {
-			return foreign.PublisherOf(v)
+			return PublisherOf(v)
 		}
 		config := p.config.JetStream
-		return &foreign.Publisher{Looks: config.AutoProvision && !config.Disabled}
+		return &Publisher{Looks: config.AutoProvision && !config.Disabled}
 	}
-	t.Cleanup(func() { publisherOf = foreign.PublisherOf })
+	t.Cleanup(func() { publisherOf = PublisherOf })
 }
 
 func own(v reflect.Value) (p *looking, ok bool) {
@@ -104,7 +103,7 @@ func TestProbe(t *testing.T) {
 		"makes":                   {pub: makes{unsure{}}},
 	} {
 		var own *looking
-		visit(row.pub, func(_ *foreign.Publisher, inside message.Publisher) bool {
+		visit(row.pub, func(_ *Publisher, inside message.Publisher) bool {
 			own, _ = inside.(*looking)
 			return own == nil
 		})
@@ -137,8 +136,8 @@ func (knows) Deduplicates() bool { return false }
 // Promise P1, decision 28: a publisher that does not show whether its broker keeps each message is refused, unless one
 // around it knows better.
 func TestUnknownSettings(t *testing.T) {
-	publisherOf = func(reflect.Value) *foreign.Publisher { return &foreign.Publisher{Unknown: "config.Tracks"} }
-	t.Cleanup(func() { publisherOf = foreign.PublisherOf })
+	publisherOf = func(reflect.Value) *Publisher { return &Publisher{Unknown: "config.Tracks"} }
+	t.Cleanup(func() { publisherOf = PublisherOf })
 	err := CheckKeeps(unsure{})
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "config.Tracks is not as Spillway knows it") &&
 		strings.Contains(err.Error(), "upgrade Spillway"), "%v", err)

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"database/sql/driver"
 	"reflect"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ const (
 	Plain
 	// Traced is an error of github.com/pkg/errors, which has a stack and a text.
 	Traced
-	// Told is a text around another error.
+	// Notified is a text around another error.
 	Notified
 	// Kafka has a code of Kafka's protocol.
 	Kafka
@@ -33,6 +32,8 @@ const (
 	MySQL
 	// SQLite has a result code.
 	SQLite
+	// Postgres says by its severity what became of the session, such as "FATAL".
+	Postgres
 	// Connect is a connection that pgx could not make.
 	Connect
 	// RPC has a method Code, which returns the status.
@@ -46,46 +47,49 @@ const (
 )
 
 type knownError struct {
-	row
+	Row
 	kind Kind
-	code string // the field with the code; "" if the error itself is a number
 }
 
 const (
 	saramaPath    = "github.com/IBM/sarama"
 	oldSaramaPath = "github.com/Shopify/sarama"
+	watermillPath = "github.com/ThreeDotsLabs/watermill"
 )
 
 var errorTypes = []knownError{
-	{row{"", nil, "", "errorString"}, Plain, ""}, // of package errors, and of copies of it
-	{row{saramaPath, []int{1}, "", "sentinelError"}, Plain, ""},
-	{row{"github.com/nats-io/nats.go", []int{1}, "", "jsError"}, Plain, ""},
-	{row{"github.com/pkg/errors", []int{1}, "", "fundamental"}, Traced, ""},
-	{row{"github.com/pkg/errors", []int{1}, "", "withMessage"}, Notified, ""},
+	{RowOf("", "", "errorString"), Plain}, // of package errors, and of copies of it
+	{RowOf(saramaPath, "", "sentinelError", 1), Plain},
+	{RowOf("github.com/nats-io/nats.go", "", "jsError", 1), Plain},
+	{RowOf("github.com/pkg/errors", "", "fundamental", 1), Traced},
+	{RowOf("github.com/pkg/errors", "", "withMessage", 1), Notified},
 
-	{row{saramaPath, []int{1}, "", "KError"}, Kafka, ""},
-	{row{saramaPath, []int{1}, "", "ConfigurationError"}, KafkaConfig, ""},
-	{row{saramaPath, []int{1}, "", "PacketEncodingError"}, KafkaEncode, ""},
-	{row{saramaPath, []int{1}, "", "PacketDecodingError"}, KafkaDecode, ""},
-	{row{oldSaramaPath, []int{1}, "", "KError"}, Kafka, ""},
-	{row{"github.com/segmentio/kafka-go", []int{1}, "", "Error"}, Kafka, ""},
-	{row{"github.com/twmb/franz-go", []int{1}, "pkg/kerr", "Error"}, Kafka, "Code"},
+	{RowOf(saramaPath, "", "KError", 1), Kafka},
+	{RowOf(saramaPath, "", "ConfigurationError", 1), KafkaConfig},
+	{RowOf(saramaPath, "", "PacketEncodingError", 1), KafkaEncode},
+	{RowOf(saramaPath, "", "PacketDecodingError", 1), KafkaDecode},
+	{RowOf(oldSaramaPath, "", "KError", 1), Kafka},
+	{RowOf("github.com/segmentio/kafka-go", "", "Error", 1), Kafka},
+	{RowOf("github.com/twmb/franz-go", "pkg/kerr", "Error", 1), Kafka},
 
-	{row{"github.com/rabbitmq/amqp091-go", []int{1}, "", "Error"}, AMQP, "Code"},
-	{row{"github.com/streadway/amqp", []int{1}, "", "Error"}, AMQP, "Code"},
+	{RowOf("github.com/rabbitmq/amqp091-go", "", "Error", 1), AMQP},
+	{RowOf("github.com/streadway/amqp", "", "Error", 1), AMQP},
 
-	{row{"", nil, "", "MySQLError"}, MySQL, "Number"}, // of github.com/go-sql-driver/mysql, and of what is made from it
-	{row{"modernc.org/sqlite", []int{1}, "", "Error"}, SQLite, ""},
-	{row{"github.com/mattn/go-sqlite3", []int{1}, "", "Error"}, SQLite, "Code"},
-	{row{"github.com/jackc/pgx", []int{5}, "pgconn", "ConnectError"}, Connect, ""},
-	{row{"github.com/jackc/pgconn", []int{1}, "", "connectError"}, Connect, ""}, // of pgx v4
+	{RowOf("", "", "MySQLError"), MySQL}, // of github.com/go-sql-driver/mysql, and of what is made from it
+	{RowOf("modernc.org/sqlite", "", "Error", 1), SQLite},
+	{RowOf("github.com/mattn/go-sqlite3", "", "Error", 1), SQLite},
+	{RowOf("github.com/jackc/pgx", "pgconn", "PgError", 5), Postgres},
+	{RowOf("github.com/jackc/pgconn", "", "PgError", 1), Postgres},
+	{RowOf("github.com/lib/pq", "", "Error", 1), Postgres},
+	{RowOf("github.com/jackc/pgx", "pgconn", "ConnectError", 5), Connect},
+	{RowOf("github.com/jackc/pgconn", "", "connectError", 1), Connect}, // of pgx v4
 
-	{row{"connectrpc.com/connect", []int{1}, "", "Error"}, RPC, ""},
-	{row{"github.com/cenkalti/backoff", []int{3, 4, 5}, "", "PermanentError"}, Permanent, ""},
-	{row{"github.com/cenkalti/backoff", []int{5}, "", "RetryAfterError"}, RetryAfter, ""},
-	{row{"google.golang.org/protobuf", []int{1}, "internal/errors", "prefixError"}, Unreadable, ""},
-	{row{"google.golang.org/protobuf", []int{1}, "internal/errors", "wrapError"}, Unreadable, ""},
-	{row{watermillPath, []int{1}, "components/cqrs", "NoProtoMessageError"}, Unreadable, ""},
+	{RowOf("connectrpc.com/connect", "", "Error", 1), RPC},
+	{RowOf("github.com/cenkalti/backoff", "", "PermanentError", 3, 4, 5), Permanent},
+	{RowOf("github.com/cenkalti/backoff", "", "RetryAfterError", 5), RetryAfter},
+	{RowOf("google.golang.org/protobuf", "internal/errors", "prefixError", 1), Unreadable},
+	{RowOf("google.golang.org/protobuf", "internal/errors", "wrapError", 1), Unreadable},
+	{RowOf(watermillPath, "components/cqrs", "NoProtoMessageError", 1), Unreadable},
 }
 
 var errorsNamed = func() map[string][]*knownError {
@@ -115,28 +119,32 @@ func ErrorOf(err error) Error {
 		return Error{}
 	}
 	for _, known := range errorsNamed[v.Type().Name()] {
-		if known.is(v.Type()) {
+		if known.Is(v.Type()) {
 			return Error{known.kind, known, v, err}
 		}
 	}
 	return Error{}
 }
 
-func (e Error) view() view { return view{row: &e.known.row, v: e.v} }
+func (e Error) view() View { return View{Row: &e.known.Row, Value: e.v} }
 
 // Code returns the code or number of an error, or 0. SQLite's is the primary code.
 func (e Error) Code() (code int64) {
-	switch own, ok := e.err.(interface{ Code() int }); {
-	case e.known == nil:
-		return 0
-	case ok:
-		code = int64(own.Code())
-	case e.Kind == MySQL: // a type of any module, so the shape must be the driver's
-		code = e.view().uint(e.known.code)
-	case e.known.code != "":
-		code = e.view().int(e.known.code)
-	case e.v.CanInt():
-		code = e.v.Int()
+	own, ok := e.err.(interface{ Code() int })
+	switch e.Kind {
+	case MySQL: // a type of any module, so the shape must be the driver's
+		if number, is := e.view().Field(reflect.Value.CanUint, "Number"); is {
+			code = int64(number.Uint())
+		}
+	case Kafka, AMQP, SQLite:
+		switch {
+		case ok:
+			code = int64(own.Code())
+		case e.v.CanInt(): // the error itself is a number
+			code = e.v.Int()
+		default:
+			code = e.view().Int("Code")
+		}
 	}
 	if e.Kind == SQLite { // the low byte (sqlite.org/rescode.html)
 		code &= 0xff
@@ -145,15 +153,17 @@ func (e Error) Code() (code int64) {
 }
 
 // ByServer reports whether the server sent an AMQP error. The client makes others itself.
-func (e Error) ByServer() bool { return e.Kind == AMQP && e.view().bool("Server") }
+func (e Error) ByServer() bool { return e.Kind == AMQP && e.view().Bool("Server") }
 
-// Text returns what an error of AMQP or KafkaEncode gives as its reason.
+// Text returns what an error of AMQP or KafkaEncode gives as its reason, and the severity of one of Postgres.
 func (e Error) Text() string {
 	switch e.Kind {
 	case AMQP:
-		return e.view().string("Reason")
+		return e.view().Text("Reason")
 	case KafkaEncode:
-		return e.view().string("Info")
+		return e.view().Text("Info")
+	case Postgres:
+		return e.view().Text("Severity")
 	}
 	return ""
 }
@@ -163,7 +173,7 @@ func (e Error) Wait() time.Duration {
 	if e.Kind != RetryAfter {
 		return 0
 	}
-	return e.view().duration("Duration")
+	return e.view().Duration("Duration")
 }
 
 // Listed returns the errors of a list such as sarama.ProducerErrors: a slice of pointers to structs with a field Err.
@@ -187,35 +197,6 @@ func Listed(err error) (errs []error) {
 }
 
 const maxListed = 100
-
-// severities are the errors of PostgreSQL's drivers that say what became of the session.
-var severities = []row{
-	{"github.com/jackc/pgx", []int{5}, "pgconn", "PgError"},
-	{"github.com/jackc/pgconn", []int{1}, "", "PgError"},
-	{"github.com/lib/pq", []int{1}, "", "Error"},
-}
-
-// Severity returns what an error of PostgreSQL says of the session, such as "FATAL", or "".
-func Severity(err error) string {
-	v := reflect.Indirect(reflect.ValueOf(err))
-	if !v.IsValid() {
-		return ""
-	}
-	for i := range severities {
-		if severities[i].is(v.Type()) {
-			return view{row: &severities[i], v: v}.string("Severity")
-		}
-	}
-	return ""
-}
-
-var pqConn = row{"github.com/lib/pq", []int{1}, "", "conn"}
-
-// ClosesDuringCalls reports whether a connection's Close may be called while a call on it goes on. Known is lib/pq's.
-func ClosesDuringCalls(conn driver.Conn) bool {
-	t := reflect.TypeOf(conn)
-	return t != nil && t.Kind() == reflect.Pointer && pqConn.is(t.Elem())
-}
 
 // Meaning is what an error says that has nothing but its text.
 type Meaning uint

@@ -1,68 +1,32 @@
-package foreign
+package foreign_test
 
 import (
 	stdsql "database/sql"
 	"errors"
 	"io"
-	"net"
-	"os"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/components/cqrs"
-	"github.com/ThreeDotsLabs/watermill/components/forwarder"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/cenkalti/backoff/v4"
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/lib/pq"
 	"github.com/rabbitmq/amqp091-go"
 	_ "modernc.org/sqlite"
+
+	"github.com/watermill-spillway/spillway/internal/testing/facts"
+	. "github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// proved are the rows that have been met in this package's tests.
-var proved = map[string]bool{}
-
-// met notes that the real type has been judged, and fails for a miss.
-func met(t *testing.T, of any, known bool) {
-	t.Helper()
-	v := reflect.Indirect(reflect.ValueOf(of))
-	name := strings.TrimPrefix(v.Type().PkgPath(), "vendor/") + "." + v.Type().Name()
-	for _, miss := range Take() {
-		t.Errorf("%s has changed: %s. Look at the new version, and correct its row", miss.Of, miss.What)
-	}
-	if !known {
-		t.Errorf("%s is not known any more: look for its new name, and correct its row", name)
-	}
-	for _, r := range rows() {
-		if r.is(v.Type()) {
-			proved[r.String()] = true
-		}
-	}
-}
-
-func rows() (all []*row) {
-	for i := range publishers {
-		all = append(all, &publishers[i].row)
-	}
-	for i := range subscribers {
-		all = append(all, &subscribers[i].row)
-	}
-	for i := range errorTypes {
-		all = append(all, &errorTypes[i].row)
-	}
-	for i := range severities {
-		all = append(all, &severities[i])
-	}
-	return append(all, &routerRow, &middlewareRow, &handlerRow, &pqConn)
-}
+var (
+	rows = facts.Of(ErrorRows()...)
+	said = map[string]bool{} // the texts that have been met
+)
 
 // fails returns the error of a call that must fail.
 func fails(t *testing.T, err error) error {
@@ -71,55 +35,6 @@ func fails(t *testing.T, err error) error {
 		t.Fatal("no error")
 	}
 	return err
-}
-
-func TestFactPublishers(t *testing.T) {
-	channel := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	defer channel.Close()
-	into := forwarder.NewPublisher(channel, forwarder.PublisherConfig{ForwarderTopic: "into"})
-	for _, row := range []struct {
-		pub  message.Publisher
-		want Publisher
-	}{{channel, Publisher{Creates: true}}, {into, Publisher{Into: "into"}}} {
-		got := PublisherOf(reflect.ValueOf(row.pub).Elem())
-		met(t, row.pub, got != nil && reflect.DeepEqual(*got, row.want))
-	}
-}
-
-func TestFactSubscribers(t *testing.T) {
-	for _, row := range []struct {
-		sub  any
-		want Subscriber
-	}{
-		{&gochannel.GoChannel{}, Subscriber{}},
-		{&kafka.Subscriber{}, Subscriber{After: time.Minute, Session: true}},
-		{&amqp.Subscriber{}, Subscriber{After: 30 * time.Minute, Session: true}},
-		{&sql.Subscriber{}, Subscriber{After: 30 * time.Second, Transaction: true}},
-	} {
-		got := SubscriberOf(reflect.ValueOf(row.sub).Elem())
-		met(t, row.sub, got != nil && *got == row.want)
-	}
-}
-
-// A router's middlewares and subscribers are where they were.
-func TestFactRouter(t *testing.T) {
-	router, err := message.NewRouter(message.RouterConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	channel := gochannel.NewGoChannel(gochannel.Config{}, nil)
-	defer channel.Close()
-	handler := router.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
-	same := func(h message.HandlerFunc) message.HandlerFunc { return h }
-	handler.AddMiddleware(same, same)
-	router.AddMiddleware(same)
-	own, known := Middlewares(router, "billing")
-	others, _ := Middlewares(router, "shipping")
-	met(t, router, known && own == 2 && others == 0)
-	subscribers, known := Subscribers(router)
-	met(t, router, known && len(subscribers) == 1 && subscribers[0].Elem().UnsafePointer() == reflect.ValueOf(channel).UnsafePointer())
-	met(t, router, CloseTimeout(router) == 30*time.Second)
-	proved[middlewareRow.String()], proved[handlerRow.String()] = true, true
 }
 
 func TestFactErrors(t *testing.T) {
@@ -149,7 +64,7 @@ func TestFactErrors(t *testing.T) {
 		{cqrs.NoProtoMessageError{}, Unreadable, 0},
 	} {
 		got := ErrorOf(row.err)
-		met(t, row.err, got.Kind == row.kind && got.Code() == row.code)
+		rows.Met(t, row.err, got.Kind == row.kind && got.Code() == row.code)
 	}
 	if e := ErrorOf(&amqp091.Error{Server: true, Reason: "x"}); !e.ByServer() || e.Text() != "x" {
 		t.Error("AMQP", e)
@@ -162,39 +77,8 @@ func TestFactErrors(t *testing.T) {
 		t.Error("sarama.ProducerErrors", errs)
 	}
 	for _, err := range []error{&pgconn.PgError{Severity: "FATAL"}, &pq.Error{Severity: "FATAL"}} {
-		met(t, err, Severity(err) == "FATAL")
+		rows.Met(t, err, ErrorOf(err).Text() == "FATAL")
 	}
-}
-
-// lib/pq gives its connection only for a server, so the test is one: it lets everyone in, and is ready.
-func TestFactPQ(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() {
-		if conn, err := listener.Accept(); err == nil {
-			_, _ = conn.Read(make([]byte, 1024))
-			_, _ = conn.Write([]byte{'R', 0, 0, 0, 8, 0, 0, 0, 0, 'Z', 0, 0, 0, 5, 'I'})
-		}
-	}()
-	connector, err := pq.NewConnector("postgres://" + listener.Addr().String() + "/x?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := connector.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	met(t, conn, ClosesDuringCalls(conn))
-}
-
-// notRequired are modules that examples does not require either: the clients of two clouds, and one in C.
-var notRequired = map[string]bool{
-	"github.com/ThreeDotsLabs/watermill-googlecloud": true, "github.com/ThreeDotsLabs/watermill-aws": true,
-	"github.com/mattn/go-sqlite3": true,
 }
 
 // What clients say is what the table has.
@@ -228,30 +112,20 @@ func TestFactTexts(t *testing.T) {
 				t.Errorf("%v: %b. Look at what it says now, and correct its row", row.err, m)
 			}
 		}
-		for _, r := range textRows {
-			if r.is(row.err.Error(), r.means&-r.means) {
-				proved[r.text] = true
-			}
+		for _, text := range TextsOf(row.err.Error()) {
+			said[text] = true
 		}
 	}
 }
 
-// TestRowsHaveFacts fails for a row whose real type no test has met. Rows of modules that the library does not require
-// are met by tests in examples.
+// TestRowsHaveFacts fails for a row of this package whose real type no test has met, and for such a text.
 func TestRowsHaveFacts(t *testing.T) {
-	for name, test := range map[string]func(*testing.T){"publishers": TestFactPublishers, "subscribers": TestFactSubscribers,
-		"router": TestFactRouter, "errors": TestFactErrors, "pq": TestFactPQ, "texts": TestFactTexts} {
-		t.Run(name, test)
-	}
-	elsewhere, _ := os.ReadFile("../../../lab/proofs/foreign/facts_test.go")
-	for _, r := range rows() {
-		if !proved[r.String()] && !strings.Contains(string(elsewhere), `"`+r.String()+`"`) && !notRequired[r.module] {
-			t.Errorf("no test meets %s", r)
-		}
-	}
-	for _, r := range textRows {
-		if !proved[r.text] && !strings.Contains(string(elsewhere), `"`+r.text+`"`) {
-			t.Errorf("no test meets the text %q of %s", r.text, r.of)
+	t.Run("errors", TestFactErrors)
+	t.Run("texts", TestFactTexts)
+	rows.Check(t)
+	for _, text := range TextsOf("") {
+		if !said[text] && !strings.Contains(facts.Elsewhere(t), `"`+text+`"`) {
+			t.Errorf("no test meets the text %q", text)
 		}
 	}
 }

@@ -10,16 +10,19 @@ import (
 	"time"
 )
 
-// row is a type of another module.
-type row struct {
+// Row is a type of another module.
+type Row struct {
 	module string // without the element of a major version; "" is any module: the type is known by name and fields
 	majors []int  // for which the row was tested; 1 is a path without a major version
 	folder string // of the package in its module, or ""
 	name   string // of the type
 }
 
-// is reports whether t is the type. It notes a miss if the major version is unknown.
-func (r *row) is(t reflect.Type) bool {
+// RowOf returns the row of a type, which the given major versions of its module have.
+func RowOf(module, folder, name string, majors ...int) Row { return Row{module, majors, folder, name} }
+
+// Is reports whether t is the type. It notes a miss if the major version is unknown.
+func (r *Row) Is(t reflect.Type) bool {
 	if t.Name() != r.name {
 		return false
 	}
@@ -47,12 +50,12 @@ func (r *row) is(t reflect.Type) bool {
 		return false
 	}
 	if !slices.Contains(r.majors, major) {
-		note(r.String(), fmt.Sprintf("major version %d; known are %v", major, r.majors))
+		Note(r.String(), fmt.Sprintf("major version %d; known are %v", major, r.majors))
 	}
 	return true
 }
 
-func (r *row) String() string {
+func (r *Row) String() string {
 	path := r.module
 	if r.folder != "" {
 		path += "/" + r.folder
@@ -74,84 +77,85 @@ func majorOf(element string) (n int) {
 	return n
 }
 
-// view is a value of a row's type, behind its pointer. A field that is not there, or is of another kind, is a miss, and
+// View is a value of a row's type, behind its pointer. A field that is not there, or is of another kind, is a miss, and
 // reads as its zero value.
-type view struct {
-	row    *row
-	v      reflect.Value
-	missed *string // the last miss, for a reader that must not go on without the field; or nil
+type View struct {
+	Row    *Row
+	Value  reflect.Value
+	Missed *string // the last miss, for a reader that must not go on without the field; or nil
 }
 
-// at returns the value of a field, which is not valid if the field is not there.
-func (s view) at(path ...string) reflect.Value {
-	v := s.v
+// At returns the value of a field, which is not valid if the field is not there.
+func (v View) At(path ...string) reflect.Value {
+	at := v.Value
 	for _, name := range path {
-		if v.Kind() != reflect.Struct {
+		if at.Kind() != reflect.Struct {
 			return reflect.Value{}
 		}
-		v = v.FieldByName(name)
+		at = at.FieldByName(name)
 	}
-	return v
+	return at
 }
 
-func (s view) field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
-	v := s.at(path...)
-	if v.IsValid() && ok(v) {
-		return v, true
+// Field returns the value of a field that is as ok says.
+func (v View) Field(ok func(reflect.Value) bool, path ...string) (reflect.Value, bool) {
+	at := v.At(path...)
+	if at.IsValid() && ok(at) {
+		return at, true
 	}
 	name := strings.Join(path, ".")
-	note(s.row.String(), "the field "+name)
-	if s.missed != nil {
-		*s.missed = name
+	Note(v.Row.String(), "the field "+name)
+	if v.Missed != nil {
+		*v.Missed = name
 	}
 	return reflect.Value{}, false
 }
 
-func (s view) bool(path ...string) bool {
-	v, ok := s.field(func(v reflect.Value) bool { return v.Kind() == reflect.Bool }, path...)
-	return ok && v.Bool()
+// Of returns a test for values of a kind.
+func Of(kind reflect.Kind) func(reflect.Value) bool {
+	return func(v reflect.Value) bool { return v.Kind() == kind }
 }
 
-func (s view) string(path ...string) string {
-	v, ok := s.field(func(v reflect.Value) bool { return v.Kind() == reflect.String }, path...)
+// Bool reads a bool.
+func (v View) Bool(path ...string) bool {
+	at, ok := v.Field(Of(reflect.Bool), path...)
+	return ok && at.Bool()
+}
+
+// Text reads a string.
+func (v View) Text(path ...string) string {
+	at, ok := v.Field(Of(reflect.String), path...)
 	if !ok {
 		return ""
 	}
-	return v.String()
+	return at.String()
 }
 
-func (s view) int(path ...string) int64 {
-	v, ok := s.field(func(v reflect.Value) bool { return v.CanInt() || v.CanUint() }, path...)
+// Int reads a number with or without a sign.
+func (v View) Int(path ...string) int64 {
+	at, ok := v.Field(func(v reflect.Value) bool { return v.CanInt() || v.CanUint() }, path...)
 	switch {
 	case !ok:
 		return 0
-	case v.CanInt():
-		return v.Int()
+	case at.CanInt():
+		return at.Int()
 	}
-	return int64(v.Uint())
+	return int64(at.Uint())
 }
 
-func (s view) uint(path ...string) int64 {
-	v, ok := s.field(reflect.Value.CanUint, path...)
-	if !ok {
-		return 0
-	}
-	return int64(v.Uint())
-}
-
-// duration reads a time.Duration, or what a *time.Duration points to.
-func (s view) duration(path ...string) time.Duration {
+// Duration reads a time.Duration, or what a *time.Duration points to.
+func (v View) Duration(path ...string) time.Duration {
 	duration := reflect.TypeFor[time.Duration]()
-	v, ok := s.field(func(v reflect.Value) bool {
+	at, ok := v.Field(func(v reflect.Value) bool {
 		return v.Type() == duration || v.Type() == reflect.PointerTo(duration)
 	}, path...)
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
+	if at.Kind() == reflect.Pointer {
+		at = at.Elem()
 	}
-	if !ok || !v.IsValid() {
+	if !ok || !at.IsValid() {
 		return 0
 	}
-	return time.Duration(v.Int())
+	return time.Duration(at.Int())
 }
 
 // Miss is something of another module that is not as the library knows it.
@@ -170,7 +174,8 @@ var misses struct {
 // maxMisses bounds what is remembered.
 const maxMisses = 256
 
-func note(of, what string) {
+// Note keeps something of another module that is not as the library knows it, until Take returns it.
+func Note(of, what string) {
 	misses.mu.Lock()
 	defer misses.mu.Unlock()
 	m := Miss{of, what}

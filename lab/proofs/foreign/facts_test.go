@@ -32,7 +32,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
@@ -50,30 +52,30 @@ func TestFactPublishers(t *testing.T) {
 	defer client.Close()
 	stream := testkit.Must(redisstream.NewPublisher(redisstream.PublisherConfig{
 		Client: client, Maxlens: map[string]int64{"a": 7}, DefaultMaxlen: 9}, nil))
-	got := foreign.PublisherOf(reflect.ValueOf(stream).Elem())
+	got := destination.PublisherOf(reflect.ValueOf(stream).Elem())
 	met(t, "github.com/ThreeDotsLabs/watermill-redisstream/pkg/redisstream.Publisher",
 		got != nil && got.Creates && got.MaxLength("a") == 7 && got.MaxLength("b") == 9)
 	for _, c := range []struct {
 		config    wmnats.JetStreamConfig
 		marshaler wmnats.Marshaler
-		want      foreign.Publisher
+		want      destination.Publisher
 	}{
 		{wmnats.JetStreamConfig{AutoProvision: true, TrackMsgID: true}, &wmnats.NATSMarshaler{},
-			foreign.Publisher{Looks: true, Deduplicates: "JetStreamConfig.TrackMsgID"}},
-		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.JSONMarshaler{}, foreign.Publisher{}},
-		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.GobMarshaler{}, foreign.Publisher{}},
+			destination.Publisher{Looks: true, Deduplicates: "JetStreamConfig.TrackMsgID"}},
+		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.JSONMarshaler{}, destination.Publisher{}},
+		{wmnats.JetStreamConfig{TrackMsgID: true}, &wmnats.GobMarshaler{}, destination.Publisher{}},
 		{wmnats.JetStreamConfig{AutoProvision: true, Disabled: true}, &wmnats.NATSMarshaler{},
-			foreign.Publisher{Unconfirmed: true}},
+			destination.Publisher{Unconfirmed: true}},
 	} {
 		pub := testkit.Must(wmnats.NewPublisherWithNatsConn(&nats.Conn{},
 			wmnats.PublisherPublishConfig{Marshaler: c.marshaler, SubjectCalculator: wmnats.DefaultSubjectCalculator, JetStream: c.config}, nil))
-		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
+		got := destination.PublisherOf(reflect.ValueOf(pub).Elem())
 		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Publisher", got != nil && reflect.DeepEqual(*got, c.want))
 	}
 	for tracks, want := range map[bool]string{true: "PublisherConfig.TrackMessageID", false: ""} {
 		pub := testkit.Must(jetstream.NewPublisher(jetstream.PublisherConfig{Conn: &nats.Conn{}, TrackMessageID: tracks}))
-		got := foreign.PublisherOf(reflect.ValueOf(pub).Elem())
-		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream.Publisher", got != nil && reflect.DeepEqual(*got, foreign.Publisher{Deduplicates: want}))
+		got := destination.PublisherOf(reflect.ValueOf(pub).Elem())
+		met(t, "github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream.Publisher", got != nil && reflect.DeepEqual(*got, destination.Publisher{Deduplicates: want}))
 	}
 }
 
@@ -87,11 +89,11 @@ func TestFactSubscribers(t *testing.T) {
 		"github.com/ThreeDotsLabs/watermill-nats/pkg/nats.Subscriber":               &wmnats.Subscriber{},
 		"github.com/ThreeDotsLabs/watermill-nats/pkg/jetstream.Subscriber":          &jetstream.Subscriber{},
 	} {
-		want := foreign.Subscriber{After: 30 * time.Second}
+		want := hold.Subscriber{After: 30 * time.Second}
 		if sub == stream {
 			want.After = time.Hour
 		}
-		got := foreign.SubscriberOf(reflect.ValueOf(sub).Elem())
+		got := hold.SubscriberOf(reflect.ValueOf(sub).Elem())
 		met(t, row, got != nil && *got == want)
 	}
 }
@@ -146,7 +148,7 @@ func TestFactErrors(t *testing.T) {
 		e := foreign.ErrorOf(c.err)
 		met(t, c.row, e.Kind == c.kind && (c.kind != foreign.Kafka || e.Code() == 10) && (c.kind != foreign.AMQP || e.ByServer()))
 	}
-	met(t, "github.com/jackc/pgconn.PgError", foreign.Severity(&pgconn.PgError{Severity: "FATAL"}) == "FATAL")
+	met(t, "github.com/jackc/pgconn.PgError", foreign.ErrorOf(&pgconn.PgError{Severity: "FATAL"}).Text() == "FATAL")
 	wait := foreign.ErrorOf(backoff.RetryAfter(7)).Wait()
 	testkit.Check(t, wait == 7*time.Second, "%v", wait)
 }

@@ -18,10 +18,10 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmsql"
 )
@@ -34,12 +34,12 @@ func TestFactMajors(t *testing.T) {
 	}, nil))
 	for row, c := range map[string]struct {
 		sub  any
-		want foreign.Subscriber
+		want hold.Subscriber
 	}{
-		"github.com/ThreeDotsLabs/watermill-amqp/pkg/amqp.Subscriber": {&amqp3.Subscriber{}, foreign.Subscriber{After: 30 * time.Minute, Session: true}},
-		"github.com/ThreeDotsLabs/watermill-sql/pkg/sql.Subscriber":   {shelf, foreign.Subscriber{After: deadline, Transaction: true}},
+		"github.com/ThreeDotsLabs/watermill-amqp/pkg/amqp.Subscriber": {&amqp3.Subscriber{}, hold.Subscriber{After: 30 * time.Minute, Session: true}},
+		"github.com/ThreeDotsLabs/watermill-sql/pkg/sql.Subscriber":   {shelf, hold.Subscriber{After: deadline, Transaction: true}},
 	} {
-		got := foreign.SubscriberOf(reflect.ValueOf(c.sub).Elem())
+		got := hold.SubscriberOf(reflect.ValueOf(c.sub).Elem())
 		met(t, row, got != nil && *got == c.want)
 	}
 }

@@ -1,4 +1,4 @@
-package foreign
+package chain
 
 import (
 	"maps"

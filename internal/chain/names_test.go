@@ -1,4 +1,4 @@
-package foreign
+package chain
 
 import (
 	"context"
@@ -7,10 +7,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
+
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 const whatToDo = `This version of Watermill keeps what a router knows of a message in another way. Without it, a message
-out of a retry stage has the stage's name. If Watermill exports a function that writes the names, use it in router.go.
+out of a retry stage has the stage's name. If Watermill exports a function that writes the names, use it in names.go.
 If the names have one context key each, let KeyOf find it. Otherwise stay with the old version.`
 
 // Decision 6: the names that a router leaves in a message's context can be replaced, and only these.
@@ -58,5 +60,5 @@ func TestWatermillKeysAreGone(t *testing.T) {
 	if WritesNames() {
 		t.Error("the names can be written")
 	}
-	Take()
+	foreign.Take()
 }

@@ -1,68 +1,12 @@
-package foreign
+package chain
 
 import (
 	"context"
-	"reflect"
-	"strings"
-	"time"
-	"unsafe"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
-
-var (
-	routerRow     = row{watermillPath, []int{1}, "message", "Router"}
-	middlewareRow = row{watermillPath, []int{1}, "message", "middleware"}
-	handlerRow    = row{watermillPath, []int{1}, "message", "handler"}
-)
-
-// CloseTimeout returns how long the router waits for its handlers when it closes, or 0 if it is not known. Watermill
-// does not export it.
-func CloseTimeout(router *message.Router) time.Duration {
-	return view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.duration("config", "CloseTimeout")
-}
-
-// Middlewares counts the middlewares that a handler of the router has for itself, which Watermill does not export. It
-// returns false if they cannot be seen.
-func Middlewares(router *message.Router, handler string) (n int, known bool) {
-	list, ok := view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
-		return v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct
-	}, "middlewares")
-	if !ok {
-		return 0, false
-	}
-	var missed string
-	for i := range list.Len() {
-		one := view{&middlewareRow, list.Index(i), &missed}
-		if name, all := one.string("HandlerName"), one.bool("IsRouterLevel"); name == handler && !all {
-			n++
-		}
-	}
-	return n, missed == ""
-}
-
-// Subscribers returns the subscribers of the router's handlers, which Watermill does not export: interface values that
-// can be read, but not called. It returns false if they cannot be seen. The router must not run, because then handlers
-// come and go.
-func Subscribers(router *message.Router) (all []reflect.Value, known bool) {
-	handlers, ok := view{row: &routerRow, v: reflect.ValueOf(router).Elem()}.field(func(v reflect.Value) bool {
-		return v.Kind() == reflect.Map
-	}, "handlers")
-	if !ok {
-		return nil, false
-	}
-	for each := handlers.MapRange(); each.Next(); {
-		one := view{row: &handlerRow, v: reflect.Indirect(each.Value())}
-		has, ok := one.field(func(v reflect.Value) bool { return v.Kind() == reflect.Interface }, "subscriber")
-		if !ok {
-			return nil, false
-		}
-		if !has.IsNil() {
-			all = append(all, has)
-		}
-	}
-	return all, true
-}
 
 // A router leaves what it knows in the contexts of messages, and Watermill exports only functions that read it. Two
 // things must be written too: a message that comes out of a retry stage must look as if it came to its own handler, to
@@ -94,7 +38,7 @@ func KeyOf(name string, get func(context.Context)) any {
 	read := &reading{Context: context.Background()}
 	get(read)
 	if read.key == nil {
-		note(name, "the key that it reads in a context")
+		foreign.Note(name, "the key that it reads in a context")
 		return new(nothing)
 	}
 	return read.key
@@ -114,18 +58,6 @@ type reading struct {
 func (r *reading) Value(key any) any {
 	r.key = key
 	return nil
-}
-
-var subscriber = reflect.TypeFor[message.Subscriber]()
-
-// Open returns the field of one of Watermill's subscriber decorators in a way that its methods may be called. The
-// router puts such a decorator around each subscriber, and exports no way to what is inside. Another field is returned
-// as it is.
-func Open(of, field reflect.Value) reflect.Value {
-	if field.Type() != subscriber || !field.CanAddr() || !strings.HasPrefix(of.Type().PkgPath()+"/", watermillPath+"/") {
-		return field
-	}
-	return reflect.NewAt(subscriber, unsafe.Pointer(field.UnsafeAddr())).Elem()
 }
 
 // added are what brokers and adapters add to a message when they deliver it again, and how its value looks. It is not
