@@ -158,20 +158,6 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// Features V9 and V10: a lease whose holder is gone is seen, and broken on record.
-func TestUnlease(t *testing.T) { bothWays(t, incident(), testUnlease) }
-
-func testUnlease(t *testing.T, s *shop) {
-	seq := fmt.Sprint(claim(t, s.store, letters.Filter{Handlers: []string{"shipping"}}).Letters[0].Seq)
-	s.steps([]step{
-		{0, "leased by", []string{"list", "--leased"}},
-		{0, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}},
-		{3, "", []string{"unlease", seq, "--reason", "scrapped", "--yes"}}, // it has no lease
-		{0, "lease_broken\t" + seq, []string{"audit", seq}},
-		{0, "scrapped", []string{"audit", seq}},
-	})
-}
-
 // claim leases the first letter that f chooses for an hour.
 func claim(t *testing.T, store *letters.Store, f letters.Filter) inside.Claim[letters.Letter] {
 	t.Helper()

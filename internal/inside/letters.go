@@ -119,5 +119,5 @@ type Erased struct {
 
 // EventKinds are the kinds of letters.Event: the constants of letters.EventKind.
 var EventKinds = []string{"stored", "arrived_again", "selected", "edited", "waiting", "redriven", "quarantined",
-	"refused", "discarded", "succeeded", "failed_again", "lease_broken", "key_removed", "shown", "purged", "erased",
+	"refused", "discarded", "succeeded", "failed_again", "key_removed", "shown", "purged", "erased",
 	"erasure", "resealed", "sequence", "policy", "freeze", "cause"}

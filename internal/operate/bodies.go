@@ -3,7 +3,6 @@ package operate
 import (
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -78,13 +77,6 @@ type HandlerBody struct {
 	All bool `json:"all,omitempty"`
 }
 
-// LeasesBody names letters whose leases are broken.
-type LeasesBody struct {
-	ReasonBody
-	// Seqs are the letters, at most 1,000. Required.
-	Seqs []int64 `json:"seqs"`
-}
-
 // ErasureBody says whose data are erased. One of ids and metadata is required.
 type ErasureBody struct {
 	ReasonBody
@@ -157,7 +149,7 @@ const (
 
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
-// What the API answers, where it is more than one of the data. A list has the cursor of its next page in Next.
+// What the API answers, where it is more than one of the data. A list has in Next what its next page comes after.
 
 // CausesData is a page of causes.
 type CausesData struct {
@@ -190,16 +182,6 @@ type EventsData struct {
 type CampaignsData struct {
 	Campaigns []CampaignData `json:"campaigns"`
 	Next      string         `json:"next,omitempty"`
-}
-
-// OutcomesData is what became of the letters of a campaign.
-type OutcomesData struct {
-	Outcomes []OutcomeData   `json:"outcomes"`
-	Behind   []inside.Behind `json:"left_behind,omitempty"`
-	// CameBack are the causes of those that came back dead and wait.
-	CameBack []CauseData `json:"came_back,omitempty"`
-	// Slow reports that they could not be counted in time.
-	Slow bool `json:"slow,omitempty"`
 }
 
 // OutcomeData is what became of some letters of a campaign.
@@ -271,11 +253,6 @@ type HandlerChanged struct {
 	Changed bool `json:"changed"`
 }
 
-// LeasesData are the letters whose leases were broken.
-type LeasesData struct {
-	Broken []int64 `json:"broken"`
-}
-
 // ErasedData is what an erasure did in this request, or would do.
 type ErasedData struct {
 	// ID is that of the record. It is missing in a preview.
@@ -284,19 +261,6 @@ type ErasedData struct {
 	// Complete is false if time was over, or if something is in hand: send the request again, with the same key. A
 	// complete one that is sent again has no numbers.
 	Complete bool `json:"complete"`
-}
-
-// ErasureData is what is on record of an erasure.
-type ErasureData struct {
-	ID     string    `json:"id"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-	// Selector is the hash of what was looked for.
-	Selector string `json:"selector"`
-	// Did says what the latest request did, in words.
-	Did      string `json:"did,omitempty"`
-	Complete bool   `json:"complete"`
 }
 
 // ServiceData is who answers, and what the person may do.

@@ -313,16 +313,6 @@ func (d *Desk) erasable(ctx context.Context) (s erasure.Stores, err error) {
 // ErasureID is the id of the erasure that a person's key names. Without a key there is none.
 func ErasureID(who Person) string { return who.once(erasedBy).RedriveID }
 
-// Erasure is what is on record of an erasure, by its id.
-func (d *Desk) Erasure(ctx context.Context, id string) (ErasureData, error) {
-	if !strings.HasPrefix(id, erasedBy) {
-		return ErasureData{}, letters.ErrNotFound
-	}
-	v, err := d.erasure(ctx, id)
-	d.mask(&v.Reason)
-	return v, err
-}
-
 // noneLeft is how the record of an erasure ends that left nothing in hand.
 const noneLeft = "; left 0 in hand"
 
@@ -330,25 +320,4 @@ const noneLeft = "; left 0 in hand"
 func selectorOf(e letters.Event) string {
 	selector, _, _ := strings.Cut(e.Detail, ";")
 	return strings.TrimPrefix(selector, "selector ")
-}
-
-func (d *Desk) erasure(ctx context.Context, id string) (v ErasureData, err error) {
-	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{id}, NewestFirst: true,
-		Limit: letters.MaxLimit})
-	if err == nil && len(events) == 0 {
-		err = letters.ErrNotFound
-	}
-	if err != nil {
-		return v, err
-	}
-	first := events[len(events)-1]
-	v = ErasureData{ID: id, By: first.By, Reason: first.Reason, At: moment(first.At)}
-	v.Selector = selectorOf(first)
-	for _, e := range events { // the newest that has ended
-		if _, did, _ := strings.Cut(e.Detail, "; "); did != "began" {
-			v.Did, v.Complete = did, strings.HasSuffix(did, noneLeft)
-			break
-		}
-	}
-	return v, nil
 }

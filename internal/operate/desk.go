@@ -212,12 +212,11 @@ const (
 	policyBy  = "policy-"
 	heldBy    = "breaker-"
 	erasedBy  = "erasure-"
-	brokenBy  = "unlease-"
 )
 
 // IsRequest reports whether the id of a record is that of a request, and of no campaign.
 func IsRequest(id string) bool {
-	return slices.ContainsFunc([]string{shownBy, decidedBy, policyBy, heldBy, erasedBy, brokenBy, causeBy},
+	return slices.ContainsFunc([]string{shownBy, decidedBy, policyBy, heldBy, erasedBy, causeBy},
 		func(by string) bool { return strings.HasPrefix(id, by) })
 }
 

@@ -3,13 +3,11 @@ package operate
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // Planned is how many letters a dry run reads at most. Of more it counts the first ones, and says so.
@@ -32,18 +30,18 @@ func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
 	return sqlshare.NewStore(ctx, db, service)
 }
 
-// Outages returns the outages and freezes that the instances share.
+// Outages returns the outages and freezes that the instances share, with texts that are not masked.
 func (d *Desk) Outages(ctx context.Context) ([]breaker.Status, error) {
 	store, err := d.outages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all, err := store.List(ctx)
-	return d.held(all), err
+	return all, err
 }
 
-// held are handlers whose messages are held, as they may be shown.
-func (d *Desk) held(all []breaker.Status) []breaker.Status {
+// Held are handlers whose messages are held, as they may be shown.
+func (d *Desk) Held(all []breaker.Status) []breaker.Status {
 	for i := range all {
 		d.mask(&all[i].Reason, &all[i].Cause, &all[i].Scope)
 	}
@@ -82,29 +80,4 @@ func (d *Desk) Hold(ctx context.Context, who Person, handler string, hold bool) 
 		err = hidden.Of(d.Store).RecordFreeze(ctx, act)
 	}
 	return changed, err
-}
-
-// BreakLeases takes letters away from programs that are gone. It returns the letters, also if a request of the person's
-// key took them before.
-func (d *Desk) BreakLeases(ctx context.Context, who Person, seqs []int64) (broken []int64, err error) {
-	if err := who.allowed(Act); err != nil {
-		return nil, err
-	}
-	s, err := SelectionOf(seqs)
-	if err != nil {
-		return nil, err
-	}
-	act := who.once(brokenBy)
-	done, err := d.before(ctx, act, func(e letters.Event) bool { return slices.Contains(s.Seqs, e.Seq) })
-	if err != nil {
-		return nil, err
-	}
-	if done == nil {
-		return hidden.Of(d.Store).BreakLeases(ctx, act, s.Seqs...)
-	}
-	events, err := d.Store.Audit(ctx, letters.EventFilter{RedriveIDs: []string{act.RedriveID}, Limit: letters.MaxLimit})
-	for _, e := range events {
-		broken = append(broken, e.Seq)
-	}
-	return broken, err
 }

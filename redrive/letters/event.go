@@ -41,8 +41,6 @@ const (
 	EventFailedAgain EventKind = "failed_again"
 	// EventResealed says that Reseal sealed the letter, for the first time or with another key.
 	EventResealed EventKind = "resealed"
-	// EventLeaseBroken says that a person took the letter away from the holder of its lease.
-	EventLeaseBroken EventKind = "lease_broken"
 	// EventKeyRemoved says that a redrive lets the handler of an applied message run again, as a person chose: the
 	// receiver's key of the message was removed.
 	EventKeyRemoved EventKind = "key_removed"

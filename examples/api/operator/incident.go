@@ -205,7 +205,7 @@ func (n *night) handOver(ctx context.Context) error {
 			return err
 		}
 		n.Entries += len(page.Events)
-		if next = "&cursor=" + url.QueryEscape(page.Next); page.Next == "" {
+		if next = "&after=" + url.QueryEscape(page.Next); page.Next == "" {
 			return nil
 		}
 	}

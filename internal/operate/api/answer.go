@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 
@@ -24,7 +23,6 @@ type answer struct {
 	status   int // if not 200
 	json     any
 	location string // within the API
-	next     string // the cursor of the next page
 	file     *web.File
 }
 
@@ -43,9 +41,6 @@ func (h *Handler) send(r *request, a answer) error {
 	if a.location != "" {
 		header.Set("Location", r.root+a.location)
 	}
-	if a.next != "" {
-		header.Set("Link", "<"+r.nextPage(a.next)+`>; rel="next"`)
-	}
 	header.Set("Vary", "Accept-Encoding")
 	if r.http.Method == post || !web.Unchanged(r.writer, r.http, body) {
 		web.Send(r.writer, r.http, max(a.status, http.StatusOK), append(body, '\n'))
@@ -57,17 +52,6 @@ func (h *Handler) send(r *request, a answer) error {
 type unwritable struct{ error }
 
 func (u *unwritable) Unwrap() error { return u.error }
-
-// nextPage is the address of the next page of a list, relative to the one that was asked for.
-func (r *request) nextPage(cursor string) string {
-	q := url.Values{}
-	for name, values := range r.query {
-		q[name] = values
-	}
-	q.Del("after")
-	q.Set("cursor", cursor)
-	return "?" + q.Encode()
-}
 
 // problemType is the media type of problem details.
 const problemType = "application/problem+json"

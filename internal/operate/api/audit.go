@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -30,11 +31,7 @@ func (h *Handler) audit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	list := "audit"
-	if of.Filter.NewestFirst {
-		list = "newest"
-	}
-	if of.Filter.After, err = seqPlace(r.query, list); err != nil {
+	if of.Filter.After, err = after(r.query); err != nil {
 		return answer{}, err
 	}
 	n, err := limit(r.query, mostLimit)
@@ -45,9 +42,9 @@ func (h *Handler) audit(r *request) (answer, error) {
 	events, err := h.Desk.Audit(r.http.Context(), r.person, of)
 	v := eventsOf(events)
 	if of.Seq == 0 && len(events) == n {
-		v.Next = seqCursor(list, events[n-1].Number)
+		v.Next = strconv.FormatInt(events[n-1].Number, 10)
 	}
-	return answer{json: v, next: v.Next}, err
+	return answer{json: v}, err
 }
 
 // export sends entries of the record, a line each.

@@ -39,22 +39,19 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 		found, err := h.Desk.CampaignsBegin(r.http.Context(), begin)
 		return answer{json: h.campaignsData(r, found)}, err
 	}
-	last, err := place(r.query, "campaigns", 2)
-	if err != nil {
-		return answer{}, err
-	}
-	if last != nil {
-		if list.Before, err = time.Parse(time.RFC3339Nano, last[0]); err != nil {
-			return answer{}, badCursor(r.query.Get("cursor"))
+	if last := r.query.Get("after"); last != "" {
+		before, id, _ := strings.Cut(last, " ")
+		if list.Before, err = time.Parse(time.RFC3339Nano, before); err != nil {
+			return answer{}, operate.WrongValue("after", last, "use next of the page before, or leave it out")
 		}
-		list.BeforeID = last[1]
+		list.BeforeID = id
 	}
 	found, err := h.Desk.Campaigns.List(r.http.Context(), list)
 	v := h.campaignsData(r, found)
 	if len(found) == n {
-		v.Next = cursor("campaigns", found[n-1].CreatedAt.Format(time.RFC3339Nano), found[n-1].ID)
+		v.Next = found[n-1].CreatedAt.Format(time.RFC3339Nano) + " " + found[n-1].ID
 	}
-	return answer{json: v, next: v.Next}, err
+	return answer{json: v}, err
 }
 
 func (h *Handler) campaignsData(r *request, found []campaigns.Campaign) operate.CampaignsData {
@@ -72,25 +69,6 @@ func (h *Handler) campaign(r *request) (answer, error) {
 		return answer{}, err
 	}
 	v, err := h.Desk.CampaignOf(r.http.Context(), r.person, one)
-	return answer{json: v}, err
-}
-
-// outcomes says what became of the letters of a campaign.
-func (h *Handler) outcomes(r *request) (answer, error) {
-	ctx := r.http.Context()
-	one, err := h.Desk.Campaigns.Get(ctx, r.http.PathValue("id"))
-	if err != nil {
-		return answer{}, err
-	}
-	v := operate.OutcomesData{Outcomes: operate.Outcomes(one)}
-	if v.Behind, err = h.Desk.LeftBehind(ctx, one); err != nil || one.FailedAgain == 0 {
-		return answer{json: v}, err
-	}
-	groups, slow, err := h.Desk.CameBack(ctx, one, h.Counting)
-	v.Slow = slow
-	if err == nil {
-		v.CameBack, err = h.Desk.Noted(ctx, groups)
-	}
 	return answer{json: v}, err
 }
 
@@ -217,20 +195,6 @@ func (h *Handler) policies(r *request) (answer, error) {
 	return answer{json: all}, err
 }
 
-// policy sends one policy.
-func (h *Handler) policy(r *request) (answer, error) {
-	all, err := h.Desk.Policies(r.http.Context())
-	if err != nil {
-		return answer{}, err
-	}
-	for _, one := range all.Policies {
-		if one.Name == r.http.PathValue("name") {
-			return answer{json: one}, nil
-		}
-	}
-	return answer{}, inside.ErrNoPolicy
-}
-
 // freeze makes the route that freezes a policy, or all, or thaws.
 func freeze(frozen bool) handler {
 	state := map[bool]string{true: "frozen", false: "thawed"}[frozen]
@@ -251,10 +215,18 @@ func (h *Handler) release(r *request, body operate.ReleaseBody) (answer, error) 
 		Changed: true}}, err
 }
 
-// outages lists what the breakers of the instances share.
+// outages lists what the breakers of the instances share, or what this process holds if they share nothing.
 func (h *Handler) outages(r *request) (answer, error) {
 	all, err := h.Desk.Outages(r.http.Context())
-	return answer{json: operate.BreakersData{Breakers: append([]breaker.Status{}, all...)}}, err
+	if errors.Is(err, operate.ErrNoOutages) && h.Breakers != nil {
+		if all, err = h.held(); err != nil {
+			h.log(r, err)
+			return answer{}, &operate.Problem{Status: http.StatusInternalServerError, Type: operate.ProblemFailed,
+				Title:  "The breakers are not known",
+				Detail: "console.Config.Breakers failed. The log of the service says more."}
+		}
+	}
+	return answer{json: operate.BreakersData{Breakers: append([]breaker.Status{}, h.Desk.Held(all)...)}}, err
 }
 
 // hold makes the route that holds the messages of a handler, or ends that.
@@ -267,10 +239,4 @@ func hold(hold bool) handler {
 		changed, err := h.Desk.Hold(r.http.Context(), r.who(body.Reason), body.Handler, hold)
 		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, err
 	})
-}
-
-// breakLeases takes letters away from programs that are gone.
-func (h *Handler) breakLeases(r *request, body operate.LeasesBody) (answer, error) {
-	broken, err := h.Desk.BreakLeases(r.http.Context(), r.who(body.Reason), body.Seqs)
-	return answer{json: operate.LeasesData{Broken: append([]int64{}, broken...)}}, err
 }

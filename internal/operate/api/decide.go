@@ -13,16 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// decided makes the route of the record of a decision.
-func decided(what operate.Decision) handler {
-	return func(h *Handler, r *request) (answer, error) {
-		if !what.Made(r.http.PathValue("id")) {
-			return answer{}, missing("The address names a request by the id that its answer had.")
-		}
-		return h.decision(r, what, r.http.PathValue("id"), true)
-	}
-}
-
 // decision is what is on record under an id.
 func (h *Handler) decision(r *request, what operate.Decision, id string, complete bool) (answer, error) {
 	events, err := h.Desk.Decided(r.http.Context(), id)
@@ -110,18 +100,6 @@ func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selectio
 	return h.decision(r, what, id, !cut)
 }
 
-// undo restores the letters of a discard that nothing has changed since.
-func (h *Handler) undo(r *request, body operate.ReasonBody) (answer, error) {
-	if err := operate.CheckReason(body.Reason); err != nil {
-		return answer{}, err
-	}
-	if !operate.Discard.Made(r.http.PathValue("id")) {
-		return answer{}, missing("The address names a discard by the id that its answer had.")
-	}
-	s := operate.Selection{Filter: operate.Discard.Of(r.http.PathValue("id"))}
-	return h.carryOut(r, operate.Restore, s, body.Reason, nil)
-}
-
 // erase makes the route that erases a person's data as long as a step may take, or says what would be erased.
 func erase(dryRun bool) handler {
 	return posted(func(h *Handler, r *request, body operate.ErasureBody) (answer, error) {
@@ -134,12 +112,6 @@ func erase(dryRun bool) handler {
 			Metadata: body.Metadata, RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
 		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete, Report: report}}, err
 	})
-}
-
-// erasure sends what is on record of an erasure.
-func (h *Handler) erasure(r *request) (answer, error) {
-	v, err := h.Desk.Erasure(r.http.Context(), r.http.PathValue("id"))
-	return answer{json: v}, err
 }
 
 // sequences lists the keys whose messages wait in order.

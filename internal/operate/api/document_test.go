@@ -169,9 +169,9 @@ func (d *document) operation(r api.Route) object {
 
 // about says what the routes of a tag are for.
 var about = map[string]string{
-	"audit": "The record.", "breakers": "What the answering process holds.", "campaigns": "Redrives: start, follow and steer them.",
+	"audit": "The record.", "campaigns": "Redrives: start, follow and steer them.",
 	"causes": "Why letters failed.", "discards": "Take letters away from redrives.", "erasures": "Erase a person's data.",
-	"health": "Counts.", "leases": "Take letters away from a program that is gone.", "letters": "List, count, show and edit letters.",
+	"health": "Counts.", "letters": "List, count, show and edit letters.",
 	"outages": "Freezes that all instances share.", "plan": "Dry runs.", "policies": "Standing policies.",
 	"restores": "Give discarded letters back.", "sequences": "Keys in order, and what is decided about them.",
 	"service": "The service, the person, and this document.",
@@ -189,8 +189,8 @@ func tag(r api.Route) string {
 
 func parameter(name string) object {
 	schema, says := object{"type": "string"}, map[string]string{
-		"limit": "The largest number of rows.", "cursor": "next of the page before.", "order": "oldest or newest.",
-		"after": "The number of the last row that was seen, in place of a cursor.",
+		"limit": "The largest number of rows.", "order": "oldest or newest.",
+		"after": "next of the page before. Of letters and entries it is the number of the last row that was seen, of causes how many are left out.",
 		"by":    "Who did it.", "kind": "A kind of entries.", "letter": "The number of a letter, for all that happened to its message.",
 		"state": "A state of campaigns.", "redrive-id": "The id of a campaign, discard or restore.",
 	}[name]

@@ -34,7 +34,7 @@ func (h *Handler) causes(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	skip, err := seqPlace(r.query, "causes")
+	skip, err := after(r.query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -53,9 +53,9 @@ func (h *Handler) causes(r *request) (answer, error) {
 	groups, err := h.Desk.Causes(r.http.Context(), f, int(skip))
 	v, err := h.causesData(r, groups, err)
 	if len(groups) == f.Limit {
-		v.Next = seqCursor("causes", skip+int64(len(groups)))
+		v.Next = strconv.FormatInt(skip+int64(len(groups)), 10)
 	}
-	return answer{json: v, next: v.Next}, err
+	return answer{json: v}, err
 }
 
 var errAlone = invalid("begins", "stands alone: leave out the other fields")
@@ -99,11 +99,7 @@ func (h *Handler) letters(r *request) (answer, error) {
 	if f.NewestFirst, err = order(r.query, "oldest"); err != nil {
 		return answer{}, err
 	}
-	list := "letters"
-	if f.NewestFirst {
-		list = "newest"
-	}
-	if f.After, err = seqPlace(r.query, list); err != nil {
+	if f.After, err = after(r.query); err != nil {
 		return answer{}, err
 	}
 	f.Limit = min(n+1, letters.MaxLimit) // one more says whether there is a next page
@@ -114,12 +110,12 @@ func (h *Handler) letters(r *request) (answer, error) {
 	v := operate.LettersData{Letters: []operate.LetterData{}}
 	if len(heads) > n || len(heads) == letters.MaxLimit {
 		heads = heads[:min(n, len(heads))]
-		v.Next = seqCursor(list, heads[len(heads)-1].Seq)
+		v.Next = strconv.FormatInt(heads[len(heads)-1].Seq, 10)
 	}
 	for _, head := range heads {
 		v.Letters = append(v.Letters, h.Desk.Head(head))
 	}
-	return answer{json: v, next: v.Next}, nil
+	return answer{json: v}, nil
 }
 
 // count counts the letters of a filter, if that does not take long.
@@ -172,16 +168,6 @@ func (h *Handler) letter(r *request) (answer, error) {
 	v := h.Desk.Data(r.http.Context(), r.person, l, events)
 	v.Version = operate.VersionOf(l.Letter)
 	return answer{json: v}, nil
-}
-
-// story sends what happened to the message of a letter.
-func (h *Handler) history(r *request) (answer, error) {
-	seq, err := r.seq()
-	if err != nil {
-		return answer{}, err
-	}
-	events, err := h.Desk.Audit(r.http.Context(), r.person, operate.Record{Seq: seq})
-	return answer{json: eventsOf(events)}, err
 }
 
 func eventsOf(events []letters.Event) operate.EventsData {

@@ -2,7 +2,7 @@ package api
 
 import (
 	_ "embed"
-	"net/http"
+	"slices"
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
@@ -75,29 +75,11 @@ func (h *Handler) health(r *request) (answer, error) {
 	return answer{json: v}, nil
 }
 
-// breakers lists the handlers whose messages are held.
-func (h *Handler) breakers(r *request) (answer, error) {
-	held, err := h.held()
-	if err != nil {
-		h.log(r, err)
-		return answer{}, &operate.Problem{Status: http.StatusInternalServerError, Type: operate.ProblemFailed,
-			Title:  "The breakers are not known",
-			Detail: "console.Config.Breakers failed. The log of the service says more."}
-	}
-	for i := range held {
-		for _, text := range []*string{&held[i].Reason, &held[i].Cause, &held[i].Scope} {
-			*text = h.Desk.Masks.Text(*text)
-		}
-	}
-	return answer{json: operate.BreakersData{Breakers: held}}, nil
-}
-
 // held asks Breakers, whose panic costs this answer alone.
 func (h *Handler) held() (held []breaker.Status, err error) {
-	held = []breaker.Status{}
 	if h.Breakers == nil {
 		return held, nil
 	}
-	err = safecall.Call("console.Config.Breakers", func() error { held = append(held, h.Breakers()...); return nil })
+	err = safecall.Call("console.Config.Breakers", func() error { held = slices.Clone(h.Breakers()); return nil })
 	return held, err
 }

@@ -23,47 +23,36 @@ func reading() []Route {
 			"How many letters and campaigns there are, by their status."),
 		get("causes", "/causes", (*Handler).causes, operate.CausesData{}, "Why letters failed, the most frequent causes "+
 			"first, a page at a time; after leaves out so many. With begins, and nothing else, all causes whose hash begins "+
-			"so.", slices.Concat(filterFields, []string{"limit", "cursor", "after", "begins"})...),
+			"so.", slices.Concat(filterFields, []string{"limit", "after", "begins"})...),
 		get("letters", "/letters", (*Handler).letters, operate.LettersData{},
 			"Letters without their payloads, in the order in which they arrived, a page at a time.", lettersFields...),
 		get("count", "/letters/count", (*Handler).count, operate.CountData{},
 			"How many letters a filter chooses, up to which one.", filterFields...),
 		get("letter", "/letters/{seq}", (*Handler).letter, operate.WholeData{},
 			"A letter, masked, with its record. Without the right to look it has no payload and no metadata."),
-		get("story", "/letters/{seq}/events", (*Handler).history, operate.EventsData{},
-			"All that happened to the message of a letter, the oldest first."),
 		get("payload", "/letters/{seq}/payload", (*Handler).payload, "application/octet-stream",
 			"The exact bytes of a payload, if none of them is masked."),
 		get("campaigns", "/campaigns", (*Handler).campaigns, operate.CampaignsData{}, "Campaigns, the newest first, a page "+
-			"at a time. With begins, and nothing else, all whose id begins so.", "state", "limit", "cursor", "begins"),
+			"at a time. With begins, and nothing else, all whose id begins so.", "state", "limit", "after", "begins"),
 		get("campaign", "/campaigns/{id}", (*Handler).campaign, operate.CampaignRecord{}, "A campaign and its record."),
-		get("outcomes", "/campaigns/{id}/outcomes", (*Handler).outcomes, operate.OutcomesData{},
-			"What became of the letters of a campaign."),
 		get("sequences", "/sequences", (*Handler).sequences, operate.SequencesData{},
 			"Keys whose messages wait in order, those with the most messages first.", "limit"),
 		get("sequence", "/sequences/{seq}", (*Handler).sequence, operate.SequenceData{},
 			"The messages of a key that wait, in their order.", "limit"),
 		get("audit", "/audit", (*Handler).audit, operate.EventsData{}, "The record, the newest entries first, a page at a "+
-			"time.", slices.Concat(auditFields, []string{"limit", "cursor", "after"})...),
+			"time.", slices.Concat(auditFields, []string{"limit", "after"})...),
 		get("export", "/audit.jsonl", (*Handler).export, "application/jsonl", "The record, an entry a line.", auditFields...),
-		get("breakers", "/breakers", (*Handler).breakers, operate.BreakersData{},
-			"The handlers whose messages the process holds that answers."),
 		get("outages", "/outages", (*Handler).outages, operate.BreakersData{},
-			"The outages and freezes of handlers that all instances share."),
+			"The outages and freezes of handlers that all instances share. If they share none: what the process holds that "+
+				"answers."),
 		get("policies", "/policies", (*Handler).policies, inside.Policies{},
 			"The standing policies, which freezes they have, and which causes are blocked."),
-		get("policy", "/policies/{name}", (*Handler).policy, inside.Policy{}, "A standing policy."),
-		get("erasure", "/erasures/{id}", (*Handler).erasure, operate.ErasureData{}, "What is on record of an erasure."),
-		get("discarded", "/discards/{id}", decided(operate.Discard), operate.DecidedData{},
-			"What a request to discard letters did."),
-		get("restored", "/restores/{id}", decided(operate.Restore), operate.DecidedData{},
-			"What a request to restore letters did."),
 	}
 	for i := range all {
 		switch r := &all[i]; r.Name {
 		case "document":
 			r.Right = operate.Nothing
-		case "payload", "erasure":
+		case "payload":
 			r.Right = operate.Look
 		case "export":
 			r.Within = exporting
@@ -92,8 +81,6 @@ func changing() []Route {
 			operate.DecideBody{}, operate.DecidedData{}),
 		post("restore", "/restores", "Restore discarded letters: they wait again.", decide(operate.Restore),
 			operate.DecideBody{}, operate.DecidedData{}),
-		post("undo", "/discards/{id}/undo", "Restore the letters of a request to discard that nothing has changed since.",
-			posted((*Handler).undo), reason, operate.DecidedData{}),
 		post("planErasure", "/erasures/plan", "What an erasure would do: a dry run. Nothing is changed.", erase(true),
 			operate.ErasureBody{}, operate.ErasedData{}),
 		post("erase", "/erasures", "Erase a person's data, for good.", erase(false), operate.ErasureBody{},
@@ -115,8 +102,6 @@ func changing() []Route {
 			operate.HandlerBody{}, handler),
 		post("letGo", "/outages/release", "End the freeze of a handler, or of all handlers.", hold(false),
 			operate.HandlerBody{}, handler),
-		post("breakLeases", "/leases/break", "Take letters away from a program that is gone.",
-			posted((*Handler).breakLeases), operate.LeasesBody{}, operate.LeasesData{}),
 	}
 	for i := range all {
 		switch r := &all[i]; r.Name {
@@ -174,7 +159,7 @@ const maxEdit = 1 << 20
 // The fields of queries.
 var (
 	filterFields  = namesOf(operate.FilterFields)
-	lettersFields = slices.Concat(filterFields, []string{"limit", "cursor", "order", "after"})
+	lettersFields = slices.Concat(filterFields, []string{"limit", "order", "after"})
 	auditFields   = []string{"by", "kind", "since", "until", "id", "redrive-id", "letter", "order"}
 	// Lists are the fields that may have several values, and Flags those that are set or not.
 	Lists = []string{"status", "class", "topic", "handler", "failure-reason", "cause", "id", "type", "not-topic",

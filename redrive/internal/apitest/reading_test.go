@@ -21,15 +21,12 @@ func TestPages(t *testing.T) {
 		var seqs []int64
 		next := "/letters?limit=10&topic=orders&order=" + order
 		for next != "" {
-			r := d.get(next).want(t, http.StatusOK)
-			page := read[operate.LettersData](t, r)
+			page := read[operate.LettersData](t, d.get(next).want(t, http.StatusOK))
 			for _, l := range page.Letters {
 				seqs = append(seqs, l.Seq)
 			}
 			if next = ""; page.Next != "" {
-				link, ok := strings.CutSuffix(strings.TrimPrefix(r.Header.Get("Link"), "<"), `>; rel="next"`)
-				testkit.Require(t, ok && strings.Contains(link, page.Next), "Link is %q", r.Header.Get("Link"))
-				next = "/letters" + link
+				next = "/letters?limit=10&topic=orders&order=" + order + "&after=" + page.Next
 			}
 			fixture.Publish(t, d.store, "orders.dlq", fixture.Letter(fmt.Sprint("late", len(seqs)), "{}"))
 		}
@@ -44,8 +41,8 @@ func TestPages(t *testing.T) {
 // Feature V13: what has not changed does not come again.
 func TestTags(t *testing.T) {
 	d := newDesk(t).holding(fixture.Several(3)...)
-	for _, path := range []string{"/", "", "/health", "/causes", "/letters", "/letters/count", "/letters/1", "/letters/1/events", "/campaigns",
-		"/sequences", "/audit", "/breakers", "/openapi.json"} {
+	for _, path := range []string{"/", "", "/health", "/causes", "/letters", "/letters/count", "/letters/1", "/campaigns",
+		"/sequences", "/audit", "/openapi.json"} {
 		tag := d.get(path).want(t, http.StatusOK).Header.Get("ETag")
 		r := d.get(path, with("If-None-Match", `"x", `+tag)).want(t, http.StatusNotModified)
 		testkit.Check(t, r.body == "" && strings.HasPrefix(tag, `W/"`), "%s: %q, %q", path, tag, r.body)
@@ -66,7 +63,7 @@ func TestQueries(t *testing.T) {
 	d := newDesk(t).holding(fixture.Several(3)...)
 	for query, field := range map[string]string{
 		"tpoic=x": "tpoic", "status=lost": "status", "class=odd": "class", "since=yesterday": "since", "limit=0": "limit", "limit=1001": "limit",
-		"limit=x": "limit", "cursor=x": "cursor", "cursor=bGV0dGVycyAx&order=newest": "cursor", "order=up": "order", "metadata=x": "metadata",
+		"limit=x": "limit", "after=x": "after", "after=0": "after", "order=up": "order", "metadata=x": "metadata",
 		"text=a&text=b": "text", "leased=no": "leased", "topic=%ff": "topic",
 	} {
 		p := read[operate.Problem](t, d.get("/letters?"+query).want(t, http.StatusBadRequest))
@@ -122,7 +119,7 @@ func TestRights(t *testing.T) {
 func TestMethods(t *testing.T) {
 	d := newDesk(t)
 	for path, allowed := range map[string]string{"/policies/freeze": "POST", "/policies/thaw": "POST",
-		"/erasures/plan": "POST", "/policies/nightly": "GET", "/letters": "GET", "/letters/count": "GET",
+		"/erasures/plan": "POST", "/letters": "GET", "/letters/count": "GET",
 		"/campaigns": "GET, POST", "/letters/1/payload": "GET, POST"} {
 		r := d.send(httptest.NewRequest(http.MethodDelete, api.Prefix+path, nil)).want(t, http.StatusMethodNotAllowed)
 		testkit.Check(t, r.Header.Get("Allow") == allowed, "%s allows %q, want %q", path, r.Header.Get("Allow"), allowed)

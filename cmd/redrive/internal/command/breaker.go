@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,19 +29,6 @@ in all instances within seconds, and ends by close alone.`,
 	return cmd
 }
 
-// heldHandlers are the handlers whose messages are held in all instances, or those that the process holds that answers
-// over an API, if the instances share nothing.
-func (a *app) heldHandlers(ctx context.Context) (v operate.BreakersData, err error) {
-	d, err := a.sharedDesk(ctx)
-	if err != nil {
-		return v, err
-	}
-	if err = d.Get(ctx, &v, nil, "outages"); errors.Is(err, operate.ErrNoOutages) && d.bare == nil {
-		err = d.Get(ctx, &v, nil, "breakers")
-	}
-	return v, err
-}
-
 // hold freezes a handler, or all without a name, or ends that.
 func (a *app) hold(ctx context.Context, d *desk, args []string, reason, what string) (v operate.HandlerChanged, err error) {
 	body := operate.HandlerBody{ReasonBody: why(reason), Handler: strings.Join(args, ""), All: len(args) == 0}
@@ -57,8 +43,12 @@ func (a *app) breakerList() *cobra.Command {
 		Example: "  redrive breaker list --json",
 		Args:    arguments(0, 0, "none"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := a.heldHandlers(cmd.Context())
+			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
+				return err
+			}
+			var v operate.BreakersData
+			if err := d.Get(cmd.Context(), &v, nil, "outages"); err != nil {
 				return err
 			}
 			if len(v.Breakers) == 0 {

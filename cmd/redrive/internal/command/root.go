@@ -160,7 +160,7 @@ file: see redrive help config.`,
 			a.doctor()},
 		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.cause(),
 			a.discard(),
-			a.restore(), a.purge(), a.erase(), a.reseal(), a.unlease(), a.drain(), a.export(), a.imports()},
+			a.restore(), a.purge(), a.erase(), a.reseal(), a.drain(), a.export(), a.imports()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

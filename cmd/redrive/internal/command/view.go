@@ -31,7 +31,6 @@ RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from count
   export    see redrive export --help
   purge     chosen purged left dry_run
   erase     selector letters letters_in_hand delayed delayed_in_hand keys keys_in_hand texts campaigns_open dry_run
-  unlease   broken
   reseal    key resealed closed why left; with --dry-run for each key: key letters, and current for the key of new letters
   discard   chosen discarded left
   restore   chosen restored left
