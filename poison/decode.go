@@ -1,6 +1,7 @@
 package poison
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"time"
@@ -23,8 +24,7 @@ var ErrNotLetter = errors.New("poison: not a dead letter: it has no x-failure-cl
 // bytes with msg. Decode does not change msg.
 //
 // Letters of other writers have no Failure.Class. Spillway's keys take precedence over those of other writers. The page
-// docs/dead-letters.md says what each field is of which writer. Of a letter that was dead-lettered twice, Origin is the
-// first place, if it can be trusted, and Failure is the last failure.
+// docs/dead-letters.md says what each field is of which writer.
 func Decode(msg *message.Message) (Letter, error) {
 	if msg == nil || !isLetter(msg) && writersOfLetter(msg.Metadata)&byRabbit == 0 {
 		return Letter{}, ErrNotLetter
@@ -40,7 +40,6 @@ func Read(msg *message.Message) Letter {
 	}
 	packed := msg.Metadata[KeyOriginalMetadata]
 	l := decode(msg.CopyWithContext(), writersOfLetter(msg.Metadata))
-	l.readHistory()
 	l.unpack(packed)
 	return *l
 }
@@ -59,52 +58,24 @@ func hasFailure(metadata message.Metadata) bool {
 	return ok
 }
 
-// decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg, and leaves the
-// history as it is written.
+// decode reads a letter from the metadata of msg and removes the keys of those writers. It owns msg.
 func decode(msg *message.Message, added writers) *Letter {
 	chain.Strip(msg.Metadata)
+	l := &Letter{Original: msg}
 	if added == 0 { // as good as every message, before its first failure
-		return &Letter{Original: msg}
+		return l
 	}
 	r := reader(msg.Metadata)
-	l := &Letter{
-		Original: msg,
-		Origin: Origin{
-			Topic:         r.identity(KeyOriginalTopic),
-			Partition:     r.identity(KeyOriginalPartition),
-			Offset:        r.identity(KeyOriginalOffset),
-			Timestamp:     r.time(KeyOriginalTimestamp),
-			MessageID:     r.identity(KeyOriginalMessageID),
-			Handler:       r.identity(KeyOriginalHandler),
-			ConsumerGroup: r.identity(KeyOriginalGroup),
-			Exchange:      r.identity(KeyOriginalExchange),
-			RoutingKey:    r.identity(KeyOriginalRoutingKey),
-		},
-		Failure: Failure{
-			Reason:        r.line(KeyFailureReason),
-			Description:   r.line(KeyFailureDescription),
-			Type:          r.line(KeyFailureType),
-			Stack:         r.line(KeyFailureStack),
-			StackHash:     r.line(KeyFailureStackHash),
-			Node:          r.line(KeyFailureNode),
-			Attempts:      r.count(KeyAttempts),
-			FirstFailedAt: r.time(KeyFirstFailedAt),
-			LastFailedAt:  r.time(KeyLastFailedAt),
-		},
-		Redrive: Redrive{
-			Count: r.count(KeyRedriveCount),
-			At:    r.time(KeyRedrivenAt),
-			By:    r.line(KeyRedrivenBy),
-			ID:    r.line(KeyRedriveID),
-
-			Letter: identityOrNone(r[KeyRedrivenLetter]),
-		},
-		Trace:   r.identity(KeyEarlierTrace),
-		history: r.text(KeyAttemptHistory),
-	}
-	if key := r.identity(KeyOriginalKey); key != "" {
+	l.first(r)
+	l.rest(r, defaultLimits)
+	var key string
+	if r.identity(KeyOriginalKey, &key); key != "" {
 		l.Origin.Key = []byte(key)
 	}
+	if !isIdentity(l.Redrive.Letter) {
+		l.Redrive.Letter = ""
+	}
+	l.Failure.History = decodeHistory(r.bounded(KeyAttemptHistory))
 	if class, ok := msg.Metadata[KeyFailureClass]; ok {
 		_ = l.Failure.Class.UnmarshalText([]byte(class)) // leaves ClassUnknown
 	} else {
@@ -152,61 +123,60 @@ func (l *Letter) readOthers(r reader, added writers) {
 	if _, ok := r[keyWatermillReason]; ok {
 		l.readWatermill(r)
 	} else if added&bySpring != 0 {
-		l.readSpring(r, repeatedHeaders(r))
+		l.readSpring(r)
 	} else if added&byConnect != 0 {
-		l.readConnect(r, repeatedHeaders(r))
+		l.readConnect(r)
 	} else if added&byStreams != 0 {
-		l.readStreams(r, repeatedHeaders(r))
+		l.readStreams(r)
 	} else if added&byShare != 0 {
-		l.readShare(r, repeatedHeaders(r))
+		l.readShare(r)
 	} else if added&byRabbit != 0 {
 		l.readDeaths(deathsOf(message.Metadata(r)))
 	}
 }
 
 func (l *Letter) readWatermill(r reader) {
-	l.Failure.Description = r.text(keyWatermillReason)
-	if l.Origin.Topic == "" {
-		l.Origin.Topic = r.identity(keyWatermillTopic)
-	}
-	if l.Origin.Handler == "" {
-		l.Origin.Handler = r.identity(keyWatermillHandler)
-	}
+	l.Failure.Description = r.bounded(keyWatermillReason)
+	l.Origin.Topic = cmp.Or(l.Origin.Topic, r.whole(keyWatermillTopic))
+	l.Origin.Handler = cmp.Or(l.Origin.Handler, r.whole(keyWatermillHandler))
 }
 
 // reader reads values that any producer may have written.
 type reader message.Metadata
 
-func (r reader) identity(key string) string {
-	value, ok := r[key]
-	if !ok {
-		encoded := r[key+Base64Suffix]
-		// before it is decoded: it may be the most that a broker takes
-		if len(encoded) > base64.StdEncoding.EncodedLen(maxIdentity) {
-			return ""
-		}
-		raw, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil {
-			return ""
-		}
-		value = string(raw)
+func (r reader) identity(key string, value *string) {
+	*value = r.whole(key)
+	if _, ok := r[key]; ok {
+		return
 	}
-	if len(value) > maxIdentity {
+	encoded := r[key+Base64Suffix]
+	// before it is decoded: it may be the most that a broker takes
+	if len(encoded) > base64.StdEncoding.EncodedLen(maxIdentity) {
+		return
+	}
+	if raw, err := base64.StdEncoding.DecodeString(encoded); err == nil && len(raw) <= maxIdentity {
+		*value = string(raw)
+	}
+}
+
+// whole returns a value that is not too long to be an id, key or name.
+func (r reader) whole(key string) string {
+	if len(r[key]) > maxIdentity {
 		return ""
 	}
-	return value
+	return r[key]
 }
 
-func (r reader) text(key string) string { return boundedtext.Text(r[key], MaxAdded) }
+func (r reader) bounded(key string) string { return boundedtext.Text(r[key], MaxAdded) }
 
-// line reads a text that was written by writer.text.
-func (r reader) line(key string) string {
-	return boundedtext.Text(fromLine(r.text(key)), MaxAdded)
+// text reads what writer.text wrote.
+func (r reader) text(key string, value *string, _ int) {
+	*value = boundedtext.Text(fromLine(r.bounded(key)), MaxAdded)
 }
 
-func (r reader) count(key string) int { return boundedtext.Count(r[key]) }
+func (r reader) count(key string, value *int) { *value = boundedtext.Count(r[key]) }
 
-func (r reader) time(key string) time.Time { return boundedtext.Time(r[key]) }
+func (r reader) time(key string, value *time.Time) { *value = boundedtext.Time(r[key]) }
 
 // MarkUnreadable marks msg as one that could not be read because of err. An adapter calls it where it unmarshals, and
 // delivers the raw bytes as the payload. If it returned the error instead, its subscriber would stand still. A Queue

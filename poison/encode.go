@@ -77,45 +77,64 @@ func (l *Letter) encode(max limits) *message.Message {
 	return msg
 }
 
-// writeFirst writes what makes a letter one, in the order of what a tight budget must not cut. Counts come first: a
-// redrive without its count would never end.
+// writeFirst writes what makes a letter one.
 func (l *Letter) writeFirst(w *writer) {
 	if !l.redriven {
-		w.identity(KeyFailureClass, l.Failure.Class.String())
+		w.set(KeyFailureClass, l.Failure.Class.String())
 	}
-	w.count(KeyRedriveCount, l.Redrive.Count)
-	w.count(KeyAttempts, l.Failure.Attempts)
-	w.count(KeyRetryStage, l.stage.Number)
-	w.time(KeyRetryDueAt, l.stage.DueAt)
-	w.time(KeyRetryHoldUntil, l.stage.HoldUntil)
-	w.text(KeyFailureReason, l.Failure.Reason, 128)
-	w.identity(KeyOriginalTopic, l.Origin.Topic)
-	w.identity(KeyOriginalHandler, l.Origin.Handler)
+	w.count(KeyRetryStage, &l.stage.Number)
+	w.time(KeyRetryDueAt, &l.stage.DueAt)
+	w.time(KeyRetryHoldUntil, &l.stage.HoldUntil)
+	l.first(w)
 }
 
-// writeRest writes what places and explains the failure, the longest last.
+// writeRest writes what places and explains the failure.
 func (l *Letter) writeRest(w *writer, max limits) {
-	w.identity(KeyEarlierTrace, l.Trace)
-	w.time(KeyFirstFailedAt, l.Failure.FirstFailedAt)
-	w.time(KeyLastFailedAt, l.Failure.LastFailedAt)
-	w.time(KeyRedrivenAt, l.Redrive.At)
-	w.text(KeyRedrivenBy, l.Redrive.By, 128)
-	w.text(KeyRedriveID, l.Redrive.ID, 128)
-	w.set(KeyRedrivenLetter, identityOrNone(l.Redrive.Letter))
-	w.identity(KeyOriginalPartition, l.Origin.Partition)
-	w.identity(KeyOriginalOffset, l.Origin.Offset)
-	w.time(KeyOriginalTimestamp, l.Origin.Timestamp)
-	w.identity(KeyOriginalGroup, l.Origin.ConsumerGroup)
-	w.identity(KeyOriginalMessageID, l.Origin.MessageID)
-	w.identity(KeyOriginalKey, string(l.Origin.Key))
-	w.identity(KeyOriginalExchange, l.Origin.Exchange)
-	w.identity(KeyOriginalRoutingKey, l.Origin.RoutingKey)
-	w.text(KeyFailureNode, l.Failure.Node, 128)
-	w.text(KeyFailureStackHash, l.Failure.StackHash, 32)
-	w.text(KeyFailureType, l.Failure.Type, maxType)
-	w.text(KeyFailureDescription, l.Failure.Description, max.description)
-	w.text(KeyFailureStack, l.Failure.Stack, max.stack)
-	w.set(KeyAttemptHistory, encodeHistory(l.history, l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))))
+	key := string(l.Origin.Key)
+	w.identity(KeyOriginalKey, &key)
+	l.rest(w, max)
+	w.set(KeyAttemptHistory, encodeHistory(l.Failure.History, min(max.history, w.left-len(KeyAttemptHistory))))
+}
+
+// visitor is called with the fields of a letter, to write or to read them.
+type visitor interface {
+	identity(key string, value *string)
+	text(key string, value *string, limit int)
+	count(key string, value *int)
+	time(key string, value *time.Time)
+}
+
+// first visits fields in the order of what a tight budget must not cut. Counts come first: a redrive without its count
+// would never end.
+func (l *Letter) first(v visitor) {
+	v.count(KeyRedriveCount, &l.Redrive.Count)
+	v.count(KeyAttempts, &l.Failure.Attempts)
+	v.text(KeyFailureReason, &l.Failure.Reason, 128)
+	v.identity(KeyOriginalTopic, &l.Origin.Topic)
+	v.identity(KeyOriginalHandler, &l.Origin.Handler)
+}
+
+// rest visits the others, the longest last.
+func (l *Letter) rest(v visitor, max limits) {
+	v.identity(KeyEarlierTrace, &l.Trace)
+	v.time(KeyFirstFailedAt, &l.Failure.FirstFailedAt)
+	v.time(KeyLastFailedAt, &l.Failure.LastFailedAt)
+	v.time(KeyRedrivenAt, &l.Redrive.At)
+	v.text(KeyRedrivenBy, &l.Redrive.By, 128)
+	v.text(KeyRedriveID, &l.Redrive.ID, 128)
+	v.identity(KeyRedrivenLetter, &l.Redrive.Letter)
+	v.identity(KeyOriginalPartition, &l.Origin.Partition)
+	v.identity(KeyOriginalOffset, &l.Origin.Offset)
+	v.time(KeyOriginalTimestamp, &l.Origin.Timestamp)
+	v.identity(KeyOriginalGroup, &l.Origin.ConsumerGroup)
+	v.identity(KeyOriginalMessageID, &l.Origin.MessageID)
+	v.identity(KeyOriginalExchange, &l.Origin.Exchange)
+	v.identity(KeyOriginalRoutingKey, &l.Origin.RoutingKey)
+	v.text(KeyFailureNode, &l.Failure.Node, 128)
+	v.text(KeyFailureStackHash, &l.Failure.StackHash, 32)
+	v.text(KeyFailureType, &l.Failure.Type, maxType)
+	v.text(KeyFailureDescription, &l.Failure.Description, max.description)
+	v.text(KeyFailureStack, &l.Failure.Stack, max.stack)
 }
 
 // addWatermill adds the keys of Watermill's PoisonQueue, for consumers that were written for them.
@@ -135,37 +154,35 @@ type writer struct {
 }
 
 // identity writes value whole or not at all; what is not text of one line is base64 under its own key.
-func (w *writer) identity(key, value string) {
-	if value == "" || len(value) > maxIdentity {
+func (w *writer) identity(key string, value *string) {
+	if len(*value) > maxIdentity {
 		return
 	}
-	if !isLine(value) || w.ascii && !isASCII(value) {
-		key, value = key+Base64Suffix, base64.StdEncoding.EncodeToString([]byte(value))
+	if !isLine(*value) || w.ascii && !isASCII(*value) {
+		w.set(key+Base64Suffix, base64.StdEncoding.EncodeToString([]byte(*value)))
+		return
 	}
-	w.set(key, value)
+	w.set(key, *value)
 }
 
 // text writes as much of value as fits, its cut marked, in one line.
-func (w *writer) text(key, value string, limit int) {
-	if value == "" {
-		return
-	}
-	value = oneLine(value, min(limit, w.left-len(key)))
+func (w *writer) text(key string, value *string, limit int) {
+	text := oneLine(*value, min(limit, w.left-len(key)))
 	if w.ascii {
-		value = toASCII(value)
+		text = toASCII(text)
 	}
-	w.set(key, value)
+	w.set(key, text)
 }
 
-func (w *writer) count(key string, n int) {
-	if n > 0 {
-		w.set(key, strconv.Itoa(n))
+func (w *writer) count(key string, n *int) {
+	if *n > 0 {
+		w.set(key, strconv.Itoa(*n))
 	}
 }
 
-func (w *writer) time(key string, t time.Time) {
-	if t = boundedtext.Moment(t); !t.IsZero() {
-		w.set(key, t.Format(time.RFC3339Nano))
+func (w *writer) time(key string, t *time.Time) {
+	if at := boundedtext.Moment(*t); !at.IsZero() {
+		w.set(key, at.Format(time.RFC3339Nano))
 	}
 }
 

@@ -1,8 +1,7 @@
 package poison
 
 import (
-	"encoding/base64"
-	"encoding/binary"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -48,53 +47,53 @@ func isForeign(metadata message.Metadata) bool {
 
 // readSpring takes the type of Spring's own wrapper for the outer one, and that of the listener's exception for the
 // inner.
-func (l *Letter) readSpring(r reader, repeated headers) {
-	retried, topics := repeated.of(r, springRetryTopic), repeated.of(r, springTopic)
-	hops := append(retried[:len(retried):len(retried)], topics...)
-	if at := firstHop(hops); at >= 0 && l.Origin.Topic == "" {
-		prefix, i, n := "kafka_original-", at, len(retried)
-		if i >= n {
-			prefix, i, n = "kafka_dlt-original-", at-n, len(topics)
+func (l *Letter) readSpring(r reader) {
+	if l.Origin.Topic == "" {
+		prefix := "kafka_dlt-original-"
+		if r[springTopic] == "" {
+			prefix = "kafka_original-"
 		}
-		l.Origin.Topic = hops[at]
-		l.Origin.Partition = decimal(bigEndian(repeated.nth(r, prefix+"partition", i, n), 4, 4))
-		l.Origin.Offset = decimal(bigEndian(repeated.nth(r, prefix+"offset", i, n), 8, 8))
-		l.Origin.Timestamp = millis(bigEndian(repeated.nth(r, prefix+"timestamp", i, n), 8, 8))
-		if l.Origin.ConsumerGroup == "" {
-			l.Origin.ConsumerGroup = repeated.nth(r, springGroup, at, len(hops))
-		}
+		l.Origin.Topic = r.whole(prefix + "topic")
+		l.Origin.Partition = decimal(bigEndian(r[prefix+"partition"], 4, 4))
+		l.Origin.Offset = decimal(bigEndian(r[prefix+"offset"], 8, 8))
+		l.Origin.Timestamp = millis(bigEndian(r[prefix+"timestamp"], 8, 8))
+		l.Origin.ConsumerGroup = cmp.Or(l.Origin.ConsumerGroup, r.whole(springGroup))
 	}
 	for _, prefix := range [...]string{"kafka_dlt-exception-", "kafka_dlt-key-exception-", "kafka_exception-",
 		"kafka_key-exception-"} {
-		outer, inner := r.text(prefix+"fqcn"), r.text(strings.Replace(prefix, "key-", "", 1)+"cause-fqcn")
+		outer, inner := r.bounded(prefix+"fqcn"), r.bounded(strings.Replace(prefix, "key-", "", 1)+"cause-fqcn")
 		if l.Failure.Type = outer; inner != outer && inner != "" {
 			l.Failure.Type = strings.TrimPrefix(outer+" > "+inner, " > ")
 		}
-		l.Failure.Description = r.text(prefix + "message")
+		l.Failure.Description = r.bounded(prefix + "message")
 		l.readJavaStack(r, prefix+"stacktrace")
 		if outer+l.Failure.Description+l.Failure.Stack != "" {
 			break
 		}
 	}
-	if next, ok := attempt(r.identity(springAttempts)); ok {
+	next, ok := bigEndian(r[springAttempts], 4, 4)
+	if !ok {
+		next, ok = bigEndian(r[springAttempts], 1, 1)
+	}
+	if ok {
 		l.Failure.Attempts = boundedtext.Count(decimal(next-1, true))
 		// nothing waits on its way to the dead letters
-		l.Failure.LastFailedAt = millis(bigEndian(r.identity(springDue), 1, 8))
+		l.Failure.LastFailedAt = millis(bigEndian(r[springDue], 1, 8))
 	} else {
-		l.Failure.Attempts = boundedtext.Count(decimal(bigEndian(r.identity(springDelivery), 4, 4)))
+		l.Failure.Attempts = boundedtext.Count(decimal(bigEndian(r[springDelivery], 4, 4)))
 	}
 }
 
 // readConnect takes the connector for the handler, and the stage that failed for the reason.
-func (l *Letter) readConnect(r reader, repeated headers) {
+func (l *Letter) readConnect(r reader) {
 	const prefix = "__connect.errors."
-	if at, n := l.readPlace(r, repeated, prefix); at >= 0 && l.Origin.Handler == "" {
-		l.Origin.Handler = repeated.nth(r, prefix+"connector.name", at, n)
+	if l.readPlace(r, prefix) {
+		l.Origin.Handler = cmp.Or(l.Origin.Handler, r.whole(prefix+"connector.name"))
 	}
 	l.Failure.Reason = strings.ToLower(boundedtext.Text(r[prefix+"stage"], 128))
-	l.Failure.Type = r.text(prefix + "exception.class.name")
-	l.Failure.Description = strings.TrimSpace(r.text(prefix + "exception.message"))
-	if class, task := r.identity(prefix+"class.name"), decimal(parse(r.identity(prefix+"task.id"), 32)); class != "" {
+	l.Failure.Type = r.bounded(prefix + "exception.class.name")
+	l.Failure.Description = strings.TrimSpace(r.bounded(prefix + "exception.message"))
+	if class, task := r.whole(prefix+"class.name"), decimal(parse(r[prefix+"task.id"], 32)); class != "" {
 		l.Failure.Description = boundedtext.Text(strings.TrimSpace(l.Failure.Description+" (in "+class+", task "+task+")"),
 			MaxAdded)
 	}
@@ -103,7 +102,7 @@ func (l *Letter) readConnect(r reader, repeated headers) {
 
 // readJavaStack hashes the frames alone: messages stand between them, which differ for the same cause.
 func (l *Letter) readJavaStack(r reader, key string) {
-	l.Failure.Stack = r.text(key)
+	l.Failure.Stack = r.bounded(key)
 	var frames strings.Builder
 	for line := range strings.Lines(r[key][:min(len(r[key]), maxText)]) {
 		if strings.HasPrefix(line, "\tat ") {
@@ -111,13 +110,6 @@ func (l *Letter) readJavaStack(r reader, key string) {
 		}
 	}
 	l.Failure.StackHash = hashStack(frames.String())
-}
-
-func attempt(value string) (n int64, ok bool) {
-	if len(value) == 1 {
-		return bigEndian(value, 1, 1)
-	}
-	return bigEndian(value, 4, 4)
 }
 
 // bigEndian reads a number that Java wrote. A negative one stands for nothing, and is read as that.
@@ -150,12 +142,10 @@ func millis(n int64, ok bool) time.Time {
 	return time.Time{}
 }
 
-// A record that was set aside twice has its origin headers twice, the first origin first. But a producer of the live
-// topic can write such headers too, and they come before all others. So the last origin is believed, because the writer
-// of the letter added it, and the one before it only where the last is its dead-letter topic by name. No live topic has
-// such a name, so a producer's own header in a live topic is never the one.
-
-// firstHop returns the index of the first of topics that is believed, or -1 where there are none.
+// firstHop returns the index of the first of topics that is believed, or -1 where there are none. A message that was
+// set aside twice has two, the first one first. But a producer of the live topic can write such a list too. So the last
+// is believed, because the writer of the letter added it, and the one before it only where the last is its dead-letter
+// topic by name.
 func firstHop(topics []string) int {
 	at := len(topics) - 1
 	for at > 0 && keepsLettersOf(topics[at], topics[at-1]) {
@@ -164,70 +154,11 @@ func firstHop(topics []string) int {
 	return at
 }
 
-// keepsLettersOf reports whether dead is a name for the dead letters of topic: Spring says -dlt, and formerly .DLT;
-// Connect leaves the name to the user, who mostly takes -dlq.
+// keepsLettersOf reports whether dead is a name for the dead letters of topic, such as orders.dlq.
 func keepsLettersOf(dead, topic string) bool {
 	suffix, ok := strings.CutPrefix(dead, topic)
 	return ok && topic != "" && len(suffix) == len("-dlt") && strings.Contains("-._", suffix[:1]) &&
 		(strings.EqualFold(suffix[1:], "dlt") || strings.EqualFold(suffix[1:], "dlq"))
-}
-
-// headers are those that a record has several of, by name.
-type headers map[string][]string
-
-// keyKafkaRecord is where package wmkafka keeps headers that metadata has no room for.
-const keyKafkaRecord = "x-kafka-record"
-
-// repeatedHeaders reads what wmkafka.Marshaler writes: version 1, flags, a key if flag 2 is set, then names and values,
-// each with its length and one more in front; 0 is null. What is not of this form has none.
-func repeatedHeaders(r reader) headers {
-	encoded := r[keyKafkaRecord]
-	if encoded == "" || len(encoded) > 64<<10 {
-		return nil
-	}
-	raw, err := base64.RawStdEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(raw) < 2 || raw[0] != 1 {
-		return nil
-	}
-	var fields []string
-	for rest := raw[2:]; len(rest) > 0; {
-		size, n := binary.Uvarint(rest)
-		if n <= 0 || size > uint64(len(rest)-n)+1 {
-			return nil
-		}
-		end := n + int(max(size, 1)) - 1
-		fields, rest = append(fields, string(rest[n:end])), rest[end:]
-	}
-	if raw[1]&2 != 0 && len(fields) > 0 {
-		fields = fields[1:]
-	}
-	found := make(headers)
-	for pair := range slices.Chunk(fields, 2) {
-		if len(pair) == 2 {
-			found[pair[0]] = append(found[pair[0]], pair[1])
-		}
-	}
-	return found
-}
-
-// of returns all values of a header in their order. They count as long as metadata shows the last of them.
-func (h headers) of(r reader, key string) []string {
-	value := r.identity(key)
-	if all := h[key]; len(all) > 0 && all[len(all)-1] == value {
-		return all
-	}
-	if value == "" {
-		return nil
-	}
-	return []string{value}
-}
-
-// nth returns the value that belongs to the i-th of n origins, and none where it cannot be told which does.
-func (h headers) nth(r reader, key string, i, n int) string {
-	if all := h.of(r, key); len(all) == n && len(all[i]) <= maxIdentity {
-		return all[i]
-	}
-	return ""
 }
 
 // RabbitMQ's x-death is a list of tables, one for each queue and reason, the latest death first. Package wmamqp makes
@@ -276,9 +207,7 @@ func deathsOf(metadata message.Metadata) []death {
 		}
 		deaths = append(deaths, d)
 	}
-	for i, j := 0, len(deaths)-1; i < j; i, j = i+1, j-1 {
-		deaths[i], deaths[j] = deaths[j], deaths[i]
-	}
+	slices.Reverse(deaths)
 	return deaths
 }
 
@@ -326,24 +255,23 @@ const (
 	shareTopic       = "__dlq.errors.topic"
 )
 
-func (l *Letter) readStreams(r reader, repeated headers) {
+func (l *Letter) readStreams(r reader) {
 	const prefix = "__streams.errors."
-	l.readPlace(r, repeated, prefix)
-	l.Failure.Type, _, _ = strings.Cut(r.text(streamsException), ": ")
-	l.Failure.Description = strings.TrimSpace(r.text(prefix + "message"))
+	l.readPlace(r, prefix)
+	l.Failure.Type, _, _ = strings.Cut(r.bounded(streamsException), ": ")
+	l.Failure.Description = strings.TrimSpace(r.bounded(prefix + "message"))
 	l.readJavaStack(r, prefix+"stacktrace")
 }
 
 // readShare leaves out the place of a record that the broker did not copy, which is its default: nothing is there to
 // redrive, and an empty message would be a tombstone.
-func (l *Letter) readShare(r reader, repeated headers) {
+func (l *Letter) readShare(r reader) {
 	const prefix = "__dlq.errors."
-	at, n := l.readPlace(r, repeated, prefix)
-	if l.Origin.ConsumerGroup == "" && at >= 0 {
-		l.Origin.ConsumerGroup = repeated.nth(r, prefix+"group", at, n)
+	if l.readPlace(r, prefix) {
+		l.Origin.ConsumerGroup = cmp.Or(l.Origin.ConsumerGroup, r.whole(prefix+"group"))
 	}
-	l.Failure.Attempts = boundedtext.Count(r.identity(prefix + "delivery.count"))
-	l.Failure.Description = strings.TrimSpace(r.text(prefix + "message"))
+	l.Failure.Attempts = boundedtext.Count(r[prefix+"delivery.count"])
+	l.Failure.Description = strings.TrimSpace(r.bounded(prefix + "message"))
 	if o := &l.Origin; len(l.Original.Payload) == 0 && len(o.Key) == 0 && o.Topic != "" {
 		l.Failure.Description = boundedtext.Text(l.Failure.Description+" The broker kept no copy: the record is in "+
 			o.Topic+", partition "+o.Partition+", offset "+o.Offset+
@@ -352,15 +280,13 @@ func (l *Letter) readShare(r reader, repeated headers) {
 	}
 }
 
-// readPlace reads where a record stood, and returns which of n places that is.
-func (l *Letter) readPlace(r reader, repeated headers, prefix string) (at, n int) {
-	topics := repeated.of(r, prefix+"topic")
-	at, n = firstHop(topics), len(topics)
-	if at < 0 || l.Origin.Topic != "" {
-		return -1, n
+// readPlace reads where a record stood, unless that is known.
+func (l *Letter) readPlace(r reader, prefix string) bool {
+	if l.Origin.Topic != "" {
+		return false
 	}
-	l.Origin.Topic = topics[at]
-	l.Origin.Partition = decimal(parse(repeated.nth(r, prefix+"partition", at, n), 32))
-	l.Origin.Offset = decimal(parse(repeated.nth(r, prefix+"offset", at, n), 64))
-	return at, n
+	l.Origin.Topic = r.whole(prefix + "topic")
+	l.Origin.Partition = decimal(parse(r[prefix+"partition"], 32))
+	l.Origin.Offset = decimal(parse(r[prefix+"offset"], 64))
+	return true
 }

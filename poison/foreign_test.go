@@ -1,8 +1,6 @@
 package poison
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"os"
@@ -45,18 +43,6 @@ func (r foreignRecord) message() *message.Message {
 	return msg
 }
 
-// carrying adds what package wmkafka keeps of headers that share a name.
-func (r foreignRecord) carrying() *message.Message {
-	msg := r.message()
-	raw := []byte{1, 0}
-	for _, h := range r.Headers {
-		raw = append(binary.AppendUvarint(raw, uint64(len(h.Key))+1), h.Key...)
-		raw = append(binary.AppendUvarint(raw, uint64(len(h.Value))+1), h.Value...)
-	}
-	msg.Metadata[keyKafkaRecord] = base64.RawStdEncoding.EncodeToString(raw)
-	return msg
-}
-
 const listenerFailed = "org.springframework.kafka.listener.ListenerExecutionFailedException > "
 
 var (
@@ -81,6 +67,8 @@ func TestDecodeForeignLetters(t *testing.T) {
 	}
 	connect := Letter{Origin: in("connect-orders", "2", "12", "", time.Time{}), Failure: failed(data, notSerialized, 0)}
 	connect.Origin.Handler, connect.Failure.Reason = "warehouse", "value_converter"
+	connectTwice := connect // where it failed last
+	connectTwice.Origin = Origin{Topic: "connect-orders-dlq", Partition: "1", Offset: "0", Handler: "archive"}
 	retried := failed(rejected, "Listener failed; order 46: no such customer", 3)
 	retried.LastFailedAt = someTime
 	for name, want := range map[string]Letter{
@@ -93,10 +81,10 @@ func TestDecodeForeignLetters(t *testing.T) {
 		"spring-value": {Origin: in("spring-values", "1", "0", "billing", someTime),
 			Failure: failed(bytes, "failed to deserialize", 0)},
 		"spring-retried": {Origin: in("spring-retried", "1", "0", "billing", sent), Failure: retried},
-		"spring-twice": {Origin: in("spring-orders", "2", "200", "billing", sent),
+		"spring-twice": {Origin: in("spring-orders-dlt", "2", "0", "undertaker", someTime),
 			Failure: failed(listenerFailed+"java.lang.IllegalStateException", "Listener failed; cannot bury it", 0)},
 		"connect":       connect,
-		"connect-twice": connect,
+		"connect-twice": connectTwice,
 		"streams": {Origin: in("streams-orders", "0", "1", "", time.Time{}),
 			Failure: failed("Fix$OrderRejected", "order 42: no such customer", 0)},
 		"streams-value": {Origin: in("streams-numbers", "0", "0", "", time.Time{}),
@@ -110,7 +98,7 @@ func TestDecodeForeignLetters(t *testing.T) {
 			"Set errors.deadletterqueue.copy.record.enable for the group.", 1)},
 	} {
 		record := readForeign(t, name)
-		msg := record.carrying()
+		msg := record.message()
 		before := maps.Clone(msg.Metadata)
 		l, err := Decode(msg)
 		testkit.Require(t, err == nil && isLetter(msg) && maps.Equal(msg.Metadata, before), "%s: %v", name, err)
@@ -141,7 +129,6 @@ func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 			own["tenant"] = "acme"
 		}
 	}
-	delete(l.Original.Metadata, keyKafkaRecord)
 	testkit.Check(t, maps.Equal(l.Original.Metadata, own) && string(l.Original.Payload) == string(record.Value),
 		"the original is %q with %q", l.Original.Payload, l.Original.Metadata)
 	again, err := Decode(l.Encode())
@@ -154,26 +141,6 @@ func checkOriginal(t *testing.T, l Letter, record foreignRecord) {
 	}
 	testkit.Check(t, !isLetter(back) && back.Metadata[KeyOriginalTopic] == l.Origin.Topic,
 		"redriven with %q", back.Metadata)
-}
-
-// Feature D7: without package wmkafka only the last header of a name is left, and it tells the truth: where the message
-// failed last. The same goes for a record of wmkafka's that is damaged or tells of other values.
-func TestForeignLetterWithoutRecord(t *testing.T) {
-	record := readForeign(t, "spring-twice")
-	stale := record.carrying()
-	stale.Metadata[springTopic] = "elsewhere-dlt"
-	for want, messages := range map[string][]*message.Message{
-		"spring-orders-dlt": {record.message(), with(record.message(), keyKafkaRecord, "?"), with(record.message(), keyKafkaRecord, "AgA")},
-		"elsewhere-dlt":     {stale},
-	} {
-		for _, msg := range messages {
-			l, err := Decode(msg)
-			testkit.Check(t, err == nil && l.Origin.Topic == want, "%+v, %v", l.Origin, err)
-		}
-	}
-	l, _ := Decode(stale)
-	testkit.Check(t, l.Origin.Partition == "" && l.Origin.Offset == "" && l.Origin.Timestamp.IsZero() &&
-		l.Origin.ConsumerGroup == "", "it cannot be told which of two values is the topic's: %+v", l.Origin)
 }
 
 func with(msg *message.Message, key, value string) *message.Message {

@@ -26,7 +26,6 @@ func FuzzDecode(f *testing.F) {
 	f.Add("", []byte("{}"), springTopic, "orders", "kafka_dlt-original-offset", "\x00\x00\x00\x00\x00\x00\x00\xc8")
 	f.Add("", []byte("{}"), springException, "java.lang.Error", springAttempts, "\x00\x00\x00\x04")
 	f.Add("", []byte("{}"), springRetryTopic, "orders", springDue, "\x7f\xff\xff\xff\xff\xff\xff\xff")
-	f.Add("", []byte("{}"), springTopic, "orders-dlt", keyKafkaRecord, "AQAZa2Fma2FfZGx0LW9yaWdpbmFsLXRvcGljB29yZGVycxlrYWZrYV9kbHQtb3JpZ2luYWwtdG9waWMLb3JkZXJzLWRsdA")
 	f.Add("", []byte("{}"), connectTopic, "orders", "__connect.errors.partition", "-7")
 	f.Add("", []byte("{}"), streamsTopic, "orders", "__streams.errors.offset", "-1")
 	f.Add("", []byte(nil), shareTopic, "orders", "__dlq.errors.delivery.count", "32768")

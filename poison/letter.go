@@ -1,7 +1,6 @@
 package poison
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -47,8 +46,7 @@ type Letter struct {
 	// empty without a Tracer.
 	Trace string
 
-	redriven bool   // on its way back: no dead letter any more
-	history  string // as it is written, of the attempts before those of Failure.History
+	redriven bool // on its way back: no dead letter any more
 	stage    deadletter.Stage
 	parked   *message.Message // as it arrived in its dead-letter topic, where it failed
 }
@@ -141,20 +139,10 @@ func (l Letter) Redriven(by, id string, at time.Time) *message.Message {
 	return msg
 }
 
-// identityLength is the number of hexadecimal digits of a Letter.Identity.
-const identityLength = 32
-
-// identityOrNone returns value if it can be a Letter.Identity, and else nothing: any producer may have written it.
-func identityOrNone(value string) string {
-	if len(value) != identityLength {
-		return ""
-	}
-	for _, c := range []byte(value) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return ""
-		}
-	}
-	return value
+// isIdentity reports whether value can be a Letter.Identity, which has 32 hexadecimal digits: any producer may have
+// written it.
+func isIdentity(value string) bool {
+	return len(value) == 32 && strings.Trim(value, "0123456789abcdef") == ""
 }
 
 // maxText bounds what is taken from an error before the budget cuts it further.
@@ -292,90 +280,33 @@ type entry struct {
 	Error string `json:"error,omitempty"`
 }
 
-// readHistory moves what is written of earlier attempts into the failure.
-func (l *Letter) readHistory() {
-	l.Failure.History = attempts.Latest(append(decodeHistory(l.history), l.Failure.History...))
-	l.history = ""
+// encodeHistory writes the attempts as a JSON array of entries. The oldest go first if there are too many, or the line
+// does not fit.
+func encodeHistory(history []classify.Attempt, limit int) string {
+	entries := make([]entry, 0, attempts.Kept)
+	for _, a := range attempts.Latest(slices.Clone(history)) {
+		entries = append(entries, entry{a.At.UTC().Format(time.RFC3339Nano), a.Class.String(),
+			boundedtext.Text(a.Error, maxCause)})
+	}
+	for ; len(entries) > 0; entries = entries[1:] {
+		if line := quoted(entries); len(line) <= limit {
+			return line
+		}
+	}
+	return ""
 }
 
-const nextEntry = `,{"at":"`
-
-// appendHistory appends a written history, each entry with a comma before it. What is written otherwise than
-// encodeHistory does is read first.
-func appendHistory(line []byte, written string) []byte {
-	if written == "" {
-		return line
-	}
-	from := len(line)
-	line = append(line, written...)
-	if !strings.HasPrefix(written, "["+nextEntry[1:]) || !strings.HasSuffix(written, "}]") || !json.Valid(line[from:]) {
-		if written = encodeHistory("", decodeHistory(written), maxHistory); written == "" {
-			return line[:from]
-		}
-		line = append(line[:from], written...)
-	}
-	line[from] = ','
-	return line[:len(line)-1]
-}
-
-// encodeHistory writes the attempts, behind those that are written, as a JSON array of entries in one line, because some
-// transports turn a newline into a space. The oldest go first if there are too many, or the line does not fit.
-func encodeHistory(written string, history []classify.Attempt, limit int) string {
-	var room [512]byte
-	line, behind := appendHistory(room[:0], written), 0 // the first attempt that fits has its bracket or comma at behind
-	for _, a := range history {
-		line = append(line, nextEntry...)
-		line = a.At.UTC().AppendFormat(line, time.RFC3339Nano)
-		line = append(append(append(line, `","class":"`...), a.Class.String()...), '"')
-		if a.Error != "" {
-			line = appendJSON(append(line, `,"error":`...), boundedtext.Text(a.Error, maxCause))
-		}
-		line = append(line, '}')
-	}
-	entries := bytes.Count(line, []byte(nextEntry))
-	for ; entries > attempts.Kept || len(line)-behind+1 > limit; entries-- {
-		next := bytes.Index(line[min(behind+1, len(line)):], []byte(nextEntry))
-		if next < 0 {
-			return ""
-		}
-		behind += next + 1
-	}
-	if len(line) == 0 {
-		return ""
-	}
-	line[behind] = '['
-	line = append(line, ']')
-	if behind > 0 && written != "" && !json.Valid(line[behind:]) { // another writer's entry has entries inside
-		return encodeHistory("", append(decodeHistory(written), history...), limit)
-	}
-	return string(line[behind:])
-}
-
-// decodeHistory reads what can be read of a history: of one that was cut, the attempts before the cut.
+// decodeHistory reads what can be read of a history, without attempts whose time or class cannot be one.
 func decodeHistory(text string) (history []classify.Attempt) {
-	from := json.NewDecoder(strings.NewReader(text))
-	if begin, err := from.Token(); err != nil || begin != json.Delim('[') {
-		return nil
-	}
-	for from.More() {
-		var a entry
-		if err := from.Decode(&a); err != nil {
-			return history
+	var entries []entry
+	_ = json.Unmarshal([]byte(text), &entries)
+	for _, e := range entries {
+		a := classify.Attempt{At: boundedtext.Time(e.At), Error: boundedtext.Text(e.Error, maxCause)}
+		if a.Class.UnmarshalText([]byte(e.Class)) == nil && !a.At.IsZero() {
+			history = append(history, a)
 		}
-		history = noted(history, a)
 	}
-	return history
-}
-
-// noted appends an attempt, unless its time or class cannot be one.
-func noted(history []classify.Attempt, a entry) []classify.Attempt {
-	var class classify.Class
-	at := boundedtext.Time(a.At)
-	if class.UnmarshalText([]byte(a.Class)) != nil || at.IsZero() {
-		return history
-	}
-	return attempts.Latest(append(history,
-		classify.Attempt{At: at, Class: class, Error: boundedtext.Text(a.Error, maxCause)}))
+	return attempts.Latest(history)
 }
 
 // maxCauses bounds how many causes of an error are named.

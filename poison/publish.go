@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -19,9 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
@@ -253,32 +250,9 @@ func (q *Queue) shown(err error) string { return q.causeOf(err).Error() }
 var errNoRoom = errors.New("poison: the message is too large for all sinks, even without a letter: raise their limit " +
 	"for messages, or give QueueConfig.Fallbacks a sink that takes larger ones, such as a dead-letter store")
 
-const (
-	firstNoRoom = 250 * time.Millisecond
-	maxNoRoom   = 10 * time.Second
-)
-
-// noRoom makes messages that no sink has room for wait before they are requeued, longer each time: some brokers
-// deliver a nacked message again at once.
-type noRoom struct {
-	mu    *sync.Mutex
-	waits *recent.Memory[time.Duration]
-}
-
-func newNoRoom() noRoom {
-	waits := recent.For[time.Duration](10 * time.Minute)
-	return noRoom{new(sync.Mutex), &waits}
-}
-
-// wait holds c's message for at most half of the time that it may be held.
-func (n noRoom) wait(c *chain.Call) {
-	n.mu.Lock()
-	next := n.waits.Note(recent.Of(c), time.Now())
-	*next = min(max(2**next, firstNoRoom), maxNoRoom)
-	pause := *next
-	n.mu.Unlock()
-	timing.Wait(c.WaitContext(), min(pause, hold.Rest(c.WaitContext(), 0, c.Held())/2))
-}
+// noRoomPause is how long a message that no sink has room for waits before it is requeued, if it may be held for so
+// long: some brokers deliver a nacked message again at once.
+const noRoomPause = 10 * time.Second
 
 // rawForm is a letter for a sink that refused the letter for what it carries.
 type rawForm uint8
@@ -306,7 +280,7 @@ func (l *Letter) raw(form rawForm, budget int) *message.Message {
 	if form == packed {
 		msg.Metadata[KeyOriginalMetadata] = packMetadata(original.UUID, original.Metadata, maxPacked)
 	} else {
-		w.text(keyDropped, fmt.Sprintf("%d keys, %d bytes", len(original.Metadata), sizeOf(original.Metadata)), 64)
+		w.set(keyDropped, fmt.Sprintf("%d keys, %d bytes", len(original.Metadata), sizeOf(original.Metadata)))
 	}
 	l.writeFirst(&w)
 	l.writeRest(&w, shrunkLimits)
@@ -323,7 +297,7 @@ func (l *Letter) plain() *message.Message {
 	maps.Copy(msg.Metadata, l.Original.Metadata)
 	l.markSealed(msg)
 	w := writer{to: msg.Metadata, left: countLimits.total}
-	w.count(KeyRedriveCount, l.Redrive.Count)
+	w.count(KeyRedriveCount, &l.Redrive.Count)
 	return msg
 }
 

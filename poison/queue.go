@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -143,10 +141,8 @@ type Queue struct {
 	config    QueueConfig
 	limits    limits
 	sink      *outage.Dependency // of what takes the letters
-	noRoom    noRoom
 	misplaced sync.Once
 	ready     sync.Map // dead-letter topics that exist
-	routes    routes
 	notice    destination.Notice
 }
 
@@ -178,8 +174,7 @@ func NewQueue(publisher message.Publisher, config QueueConfig) (*Queue, error) {
 	for _, sink := range config.Fallbacks {
 		through = append(through, destination.Through(sink.Publisher))
 	}
-	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink,
-		noRoom: newNoRoom()}
+	q := &Queue{publisher: publisher, through: through, config: config, limits: defaultLimits, sink: sink}
 	q.link, q.owned, q.handle = chain.LinkOf(q.step), outage.OwnedBy(sink), hidden.By((*inner)(q))
 	return q, nil
 }
@@ -221,48 +216,6 @@ func (q *Queue) step(next chain.Handler) chain.Handler {
 func (q *Queue) outward(o chain.Outcome) chain.Outcome {
 	o.Why = q.config.Privacy.Error(o.Why)
 	return o
-}
-
-// route is where the letters of one source go.
-type route struct {
-	deadLetter bool // the source is a topic of dead letters
-	topic      string
-	sinks      []Sink
-}
-
-// maxRoutes bounds how many sources are remembered. A process has as many as handlers, times classes.
-const maxRoutes = 1000
-
-// routes remembers the route of each source: to name it costs a letter a fifth of its allocations.
-type routes struct {
-	known  atomic.Pointer[map[naming.Source]route] // copied on write
-	adding sync.Mutex
-}
-
-func (q *Queue) routeOf(source naming.Source) route {
-	if known := q.routes.known.Load(); known != nil {
-		if r, ok := (*known)[source]; ok {
-			return r
-		}
-	}
-	r := q.newRoute(source, q.config.Naming.IsDeadLetter(source.Topic))
-	q.routes.adding.Lock()
-	defer q.routes.adding.Unlock()
-	now := map[naming.Source]route{}
-	if known := q.routes.known.Load(); known != nil {
-		now = *known
-	}
-	if len(now) < maxRoutes {
-		next := maps.Clone(now)
-		next[source] = r
-		q.routes.known.Store(&next)
-	}
-	return r
-}
-
-func (q *Queue) newRoute(source naming.Source, deadLetter bool) route {
-	topic := q.destination(source, deadLetter)
-	return route{deadLetter: deadLetter, topic: topic, sinks: q.sinks(source, topic, deadLetter)}
 }
 
 // inner is a Queue with the methods that only Spillway's own packages call. Those without a receiver need no Queue: see

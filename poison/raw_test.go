@@ -184,7 +184,7 @@ func TestCountsAreNotCut(t *testing.T) {
 func TestBase64IsBoundedFirst(t *testing.T) {
 	huge := strings.Repeat("AAAA", 4<<20)
 	msg := message.NewMessage("m", nil)
-	for _, key := range []string{KeyOriginalTopic + Base64Suffix, KeyOriginalKey + Base64Suffix, KeyOriginalMetadata, keyKafkaRecord} {
+	for _, key := range []string{KeyOriginalTopic + Base64Suffix, KeyOriginalKey + Base64Suffix, KeyOriginalMetadata} {
 		msg.Metadata[key] = huge
 	}
 	msg.Metadata[KeyFailureClass] = "permanent"

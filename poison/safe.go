@@ -57,41 +57,23 @@ func oneLine(text string, limit int) string {
 		if isLine(value) && !strings.HasPrefix(value, `"`) {
 			return value
 		}
-		quoted := appendJSON(make([]byte, 0, len(value)+len(value)/8+2), value)
-		if len(quoted) <= limit {
-			return string(quoted)
+		line := quoted(value)
+		if len(line) <= limit {
+			return line
 		}
 		// a byte of text has up to six in JSON, most have one
-		room = min(room, len(value)) - max(1, (len(quoted)-limit)/2)
+		room = min(room, len(value)) - max(1, (len(line)-limit)/2)
 	}
 	return ""
 }
 
-// escapes are the bytes that JSON, or a line, does not have as they are. Those that are 'u' have the form \u00xx.
-var escapes = func() (of [utf8.RuneSelf]byte) {
-	for c := range ' ' {
-		of[c] = 'u'
-	}
-	of['\x7f'], of['"'], of['\\'], of['\n'], of['\r'], of['\t'] = 'u', '"', '\\', 'n', 'r', 't'
-	return of
-}()
-
-// appendJSON appends text, which is UTF-8, as a JSON string without control characters.
-func appendJSON(to []byte, text string) []byte {
-	to = append(to, '"')
-	from := 0
-	for i := range len(text) {
-		c := text[i]
-		if c >= utf8.RuneSelf || escapes[c] == 0 {
-			continue
-		}
-		to = append(append(to, text[from:i]...), '\\', escapes[c])
-		if escapes[c] == 'u' {
-			to = append(to, '0', '0', "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
-		}
-		from = i + 1
-	}
-	return append(append(to, text[from:]...), '"')
+// quoted returns v as JSON without control characters, in one line.
+func quoted(v any) string {
+	var b strings.Builder
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(v) // a string, or entries of strings
+	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007f`)
 }
 
 // fromLine returns the text of which oneLine made value.

@@ -11,8 +11,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/naming"
 )
 
@@ -111,14 +113,10 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 	if source.Topic == "" { // used outside of a router
 		source.Topic = "unknown"
 	}
-	to := q.routeOf(source)
-	deadLetter := to.deadLetter || q.isDeadLetter(msg, source.Topic)
-	if deadLetter && !to.deadLetter {
-		to = q.newRoute(source, true)
-	}
+	deadLetter := q.config.Naming.IsDeadLetter(source.Topic) || q.isDeadLetter(msg, source.Topic)
+	sinks := q.sinks(source, q.destination(source, deadLetter), deadLetter)
 	subscriber := message.SubscriberNameFromCtx(ctx)
 	l := q.letter(msg, failure, source, deadLetter)
-	l.readHistory()
 	q.maskTexts(&l.Failure)
 	q.maskMetadata(l.Original.Metadata)
 
@@ -131,7 +129,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		if err := q.seal(ctx, l); err != nil {
 			return err
 		}
-		return q.publish(chain.Returning(ctx), l, source.Topic, to.sinks, subscriber)
+		return q.publish(chain.Returning(ctx), l, source.Topic, sinks, subscriber)
 	}
 	var err error
 	if c == nil {
@@ -146,7 +144,7 @@ func (q *Queue) place(c *chain.Call, msg *message.Message, failure *classify.Fai
 		eventUnplaced.Write(q.config.Logger, err, fields)
 		q.unplaced(ctx, l, err)
 		if c != nil && errors.Is(err, errNoRoom) {
-			q.noRoom.wait(c)
+			timing.Wait(c.WaitContext(), min(noRoomPause, hold.Rest(c.WaitContext(), 0, c.Held())/2))
 		}
 		return errors.Join(failure, err)
 	}
@@ -162,7 +160,7 @@ func (q *Queue) unplaced(ctx context.Context, l *Letter, err error) {
 	}
 }
 
-// letter makes the letter of msg, which it owns. It masks no text, and leaves the earlier history as it is written.
+// letter makes the letter of msg, which it owns. It masks no text.
 func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source naming.Source, deadLetter bool) *Letter {
 	packed := msg.Metadata[KeyOriginalMetadata]
 	var parked *message.Message
@@ -182,6 +180,7 @@ func (q *Queue) letter(msg *message.Message, failure *classify.Failure, source n
 	q.fillOrigin(&l.Origin, msg, source, deadLetter)
 	earlier := l.Failure
 	l.fail(failure, q.config.Node)
+	l.Failure.History = attempts.Latest(append(earlier.History, l.Failure.History...))
 	if chain.ReentryOf(msg.Context()) != nil {
 		l.Failure.goOn(earlier)
 	}

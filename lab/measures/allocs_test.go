@@ -19,5 +19,5 @@ func TestHappyPathAllocatesNothing(t *testing.T) {
 // Feature D6: what a dead letter with a stack and its masks costs, without its publish.
 func TestLetterAllocatesLittle(t *testing.T) {
 	n := testing.Benchmark(placeLetter).AllocsPerOp()
-	testkit.Check(t, n <= 35, "%d allocations a letter, want at most 35", n)
+	testkit.Check(t, n <= 45, "%d allocations a letter, want at most 45", n)
 }
