@@ -116,17 +116,6 @@ func TestLookingMakesNothing(t *testing.T) {
 	testkit.Check(t, os.IsNotExist(err), "the missing file: %v", err)
 }
 
-// Payloads go through the program of --redact, and are not shown if it fails.
-func TestRedact(t *testing.T) {
-	s := newShop(t, incident()...)
-	s.pipe("show", "4", "--redact", "sed s/4111/XXXX/").wants(t, 0, "XXXX")
-	for _, more := range [][]string{{"--redact", "sed s/4111/XXXX/"}, {"--redact", "exit 3"}, {"--no-payload"},
-		{"--redact", "exit 3", "--json"}, {"--no-payload", "--json"}} {
-		got := s.pipe(append([]string{"show", "4"}, more...)...)
-		testkit.Check(t, got.code == 0 && !strings.Contains(got.out, "4111"), "%v: %+v", more, got)
-	}
-}
-
 // Manual pages and completions are there for those who package the command.
 func TestManualAndCompletion(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()

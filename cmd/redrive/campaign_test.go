@@ -97,14 +97,11 @@ func testDryRun(t *testing.T, s *shop) {
 func TestDiff(t *testing.T) { bothWays(t, incident(), testDiff) }
 
 func testDiff(t *testing.T, s *shop) {
-	args := []string{"diff", "4", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none"}
-	golden(t, "diff.pipe", s.pipe(args...).out)
-	golden(t, "diff.80", s.terminal(80, "", args...).out)
-	s.pipe("diff", "5", "--edit", `{"card":null}`).wants(t, 5, "refused", "does not fit 1 letter")
-	got := s.pipe("diff", "4", "--edit", `{"card":null}`, "--redact", "cat")
-	testkit.Check(t, !strings.Contains(got.out, "4111"), "a payload that is redacted: %s", got.out)
+	s.pipe("redrive", "4", "--dry-run", "--edit", `{"card":null,"currency":"EUR"}`, "--set", "tenant=green", "--unset", "none").
+		wants(t, 0, "- tenant = blue\n+ tenant = green\n", `+   "currency": "EUR"`, "edit of SEQ 4")
+	s.pipe("redrive", "5", "--dry-run", "--edit", `{"card":null}`).wants(t, 0, "refused")
 	for _, edit := range []string{"{", "7", "[1]", "@/nowhere"} {
-		s.pipe("diff", "4", "--edit", edit).wants(t, 2)
+		s.pipe("redrive", "4", "--dry-run", "--edit", edit).wants(t, 2)
 	}
 }
 

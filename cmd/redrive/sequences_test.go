@@ -104,7 +104,7 @@ VALUES (?, 'timeouts', '9f3a12bc00', 1, 1, 'spillway', 'of the redrive 7, 5 of 5
 	}
 	all := list()
 	testkit.Require(t, len(all) == 2 && all[1].Name == "timeouts" && len(all[1].Blocked) == 2 && strings.Contains(all[1].Rule, "reason timeout"), "%+v", all)
-	out := s.terminal(160, "", "policies", "show", "timeouts", "--color", "never").out
+	out := s.terminal(160, "", "policies", "--color", "never").out
 	testkit.Check(t, strings.Contains(out, "blocked") && strings.Contains(out, "5 of 5 letters failed again"), "%s", out)
 	for _, row := range []struct {
 		code int
@@ -121,7 +121,6 @@ VALUES (?, 'timeouts', '9f3a12bc00', 1, 1, 'spillway', 'of the redrive 7, 5 of 5
 		{2, "several", []string{"release", "timeouts", "9f3a", "--reason", "INC-7"}},
 		{0, "the policy timeouts, cause 9f3a12bc of shop: released\n", []string{"release", "timeouts", "9f3a12", "--reason", "INC-7: repaired"}},
 		{3, "here is no such policy", []string{"release", "timeouts", "9f3a12", "--reason", "INC-7"}},
-		{3, "no policy \"other\"", []string{"show", "other"}},
 	} {
 		r := s.pipe(append([]string{"policies"}, row.args...)...)
 		testkit.Check(t, r.code == row.code && strings.Contains(r.out+r.err, row.says), "%v: %+v", row.args, r)

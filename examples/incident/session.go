@@ -42,9 +42,6 @@ func (s *session) play(ctx context.Context, applied func(missing ...kind) error)
 		return err
 	}
 	unknown := causes["unknown_action"]
-	if err := s.types(0, "diff", "diff", fmt.Sprint(unknown.example), "--edit", `{"action":"opened"}`); err != nil {
-		return err
-	}
 	if err := s.types(0, "edit", "redrive", "--cause", unknown.hash, "--edit", `{"action":"opened"}`, "--reason",
 		"INC-7: typo of the sender", "--yes"); err != nil {
 		return err

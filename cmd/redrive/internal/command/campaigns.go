@@ -208,47 +208,23 @@ type steering struct {
 	name, args, short, long, example, question string
 }
 
-func (a *app) pause() *cobra.Command {
-	return a.steer(steering{
-		name: "pause", args: "ID", short: "Pause a campaign",
+var steerings = []steering{
+	{name: "pause", args: "ID", short: "Pause a campaign",
 		long:    "pause stops a campaign. Workers finish the letters that they have in hand. resume lets it go on.",
-		example: "  redrive pause 9f3a12bc --reason \"the downstream is slow\"",
-	})
-}
-
-func (a *app) resume() *cobra.Command {
-	return a.steer(steering{
-		name: "resume", args: "ID", short: "Let a paused campaign go on",
+		example: `redrive pause 9f3a12bc --reason "the downstream is slow"`},
+	{name: "resume", args: "ID", short: "Let a paused campaign go on",
 		long:    "resume lets a paused campaign go on. If it had stopped itself, only what comes back from now on counts.",
-		example: "  redrive resume 9f3a12bc --reason \"the fix is out\"",
-	})
-}
-
-func (a *app) approve() *cobra.Command {
-	return a.steer(steering{
-		name: "approve", args: "ID", short: "Let a campaign begin that another person started",
-		long:     "approve lets a campaign begin that waits for a second person. You must not be the one who started it.",
-		example:  "  redrive approve 9f3a12bc --by bob --reason \"checked with the shop\"",
-		question: "approve the redrive of",
-	})
-}
-
-func (a *app) cancel() *cobra.Command {
-	return a.steer(steering{
-		name: "cancel", args: "ID", short: "Give a campaign up",
+		example: `redrive resume 9f3a12bc --reason "the fix is out"`},
+	{name: "cancel", args: "ID", short: "Give a campaign up", question: "cancel the redrive of",
 		long: "cancel ends a campaign for good. Letters that it has not redriven wait as before, and another campaign " +
 			"can take them.",
-		example:  "  redrive cancel 9f3a12bc --reason \"wrong cause\"",
-		question: "cancel the redrive of",
-	})
-}
-
-func (a *app) rate() *cobra.Command {
-	return a.steer(steering{
-		name: "rate", args: "ID RATE", short: "Change how many letters per second a campaign redrives",
+		example: `redrive cancel 9f3a12bc --reason "wrong cause"`},
+	{name: "rate", args: "ID RATE", short: "Change how many letters per second a campaign redrives",
 		long:    "rate changes the rate of a campaign from the next letters on. 0 is no limit.",
-		example: "  redrive rate 9f3a12bc 200 --reason \"the downstream keeps up\"",
-	})
+		example: `redrive rate 9f3a12bc 200 --reason "the downstream keeps up"`},
+	{name: "approve", args: "ID", short: "Let a campaign begin that another person started", question: "approve the redrive of",
+		long:    "approve lets a campaign begin that waits for a second person. You must not be the one who started it.",
+		example: `redrive approve 9f3a12bc --by bob --reason "checked with the shop"`},
 }
 
 func (a *app) steer(s steering) *cobra.Command {
@@ -257,7 +233,7 @@ func (a *app) steer(s steering) *cobra.Command {
 	what := operate.SteeringOf(s.name)
 	args := len(strings.Fields(s.args))
 	cmd := &cobra.Command{
-		Use: s.name + " " + s.args, Short: s.short, Long: s.long, Example: s.example,
+		Use: s.name + " " + s.args, Short: s.short, Long: s.long, Example: "  " + s.example,
 		Args: arguments(args, args, s.args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reason == "" {

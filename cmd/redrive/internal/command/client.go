@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,18 +64,11 @@ func (d *desk) Letter(ctx context.Context, seq int64) (v operate.WholeData, err 
 	return v, err
 }
 
-// Unmasked returns a letter with the exact bytes of its payload, which is on record then. On a database nothing else is
-// masked either.
+// Unmasked returns a letter with the exact bytes of its payload, which is on record then.
 func (d *desk) Unmasked(ctx context.Context, reason string, seq int64) (v operate.WholeData, err error) {
-	if d.bare != nil { // a person on a database need not say why
-		reason = cmp.Or(reason, "not said")
-	}
 	exact, err := d.PostBytes(ctx, apiclient.NewKey(), why(reason), "letters", number(seq), "payload")
 	if err != nil {
 		return v, err
-	}
-	if d.bare != nil {
-		d.Client = d.bare
 	}
 	v, err = d.Letter(ctx, seq)
 	v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, len(exact)
@@ -125,11 +117,7 @@ func (d *desk) Decide(ctx context.Context, what operate.Decision, s operate.Sele
 
 // Plan says what a campaign would do. The server looks at no more letters than it has time for.
 func (d *desk) Plan(ctx context.Context, r campaigns.Request) (v operate.PlanData, err error) {
-	from := d.Client
-	if d.bare != nil { // a change that a mask covers is seen to be one, and masked when it is printed
-		from = d.bare
-	}
-	err = from.Post(ctx, &v, "", startOf(r), "plan")
+	err = d.Post(ctx, &v, "", startOf(r), "plan")
 	for i := range v.Sample {
 		if edited := v.Sample[i].Edited; edited != nil {
 			edited.Mask = maskOf(edited)

@@ -92,12 +92,12 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 
 // readableIn reports whether the text of a letter is shown in place of the bytes, and takes it away if it is not. What
 // is masked in the text cannot be found in the bytes.
-func readableIn(v *operate.WholeData, format string, unmasked, redacts bool) bool {
+func readableIn(v *operate.WholeData, format string, unmasked bool) bool {
 	d := v.Decoded
 	switch {
 	case d == nil || d.Failed != "":
 		return false
-	case unmasked && d.Masked, format == "hex" && !redacts && !d.Masked: // a server masks its text in any case
+	case unmasked && d.Masked, format == "hex" && !d.Masked: // a server masks its text in any case
 		v.Decoded = nil
 		return false
 	}

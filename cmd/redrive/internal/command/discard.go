@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -89,7 +88,8 @@ func (a *app) move(m move) *cobra.Command {
 		report := map[string]int{"chosen": s.Number, m.done: moved, "left": left}
 		err = errors.Join(err, a.answer(report, "%s %s", m.done, several(moved, "letter")))
 		if err == nil && left > 0 {
-			err = partly("%s not %s: %s", several(left, "letter"), m.done, whyLeft(ctx, d, s, left))
+			err = partly("%s not %s: a program works on them, or they were changed meanwhile, or are hidden: redrive list "+
+				"--leased, and redrive doctor, say more", several(left, "letter"), m.done)
 		}
 		return err
 	}
@@ -98,35 +98,6 @@ func (a *app) move(m move) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, m.all)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd
-}
-
-// mostAsked is how many single letters whyLeft asks about.
-const mostAsked = 100
-
-// whyLeft says why letters of a selection are as they were.
-func whyLeft(ctx context.Context, d *desk, s operate.Selection, left int) string {
-	leased := 0
-	if len(s.Seqs) > 0 {
-		for _, seq := range s.Seqs[:min(len(s.Seqs), mostAsked)] {
-			if l, err := d.Letter(ctx, seq); err == nil && l.LeasedBy != "" {
-				leased++
-			}
-		}
-	} else {
-		f := s.Filter
-		f.Leased = true
-		if now, err := d.Freeze(ctx, f); err == nil {
-			leased = now.Number
-		}
-	}
-	switch {
-	case leased >= left:
-		return "another program works on them"
-	case leased > 0:
-		return fmt.Sprintf("another program works on %d, and the others were changed meanwhile, or are hidden: redrive "+
-			"doctor says what is seen here", leased)
-	}
-	return "they were changed meanwhile, or are hidden: redrive doctor says what is seen here"
 }
 
 // frozen selects the letters that the arguments or the flags choose now.

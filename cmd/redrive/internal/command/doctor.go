@@ -146,7 +146,6 @@ func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
 	d.note("letters", err, "%d waiting", waiting)
 	d.numbers(ctx, store)
 	d.note("sequences", hidden.Of(store).Numbered(ctx), "ahead of the rows")
-	d.seals(ctx, store)
 	err = store.InitializeTopics()
 	if err != nil {
 		err = fmt.Errorf("this role can look, and change nothing: %w", err)

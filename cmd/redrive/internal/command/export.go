@@ -3,6 +3,7 @@ package command
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -39,7 +40,8 @@ code 5. --sealed writes them as they are, without keys: redrive import stores th
 			if err != nil {
 				return err
 			}
-			n, closed := 0, closedLetters{}
+			n, closed := 0, 0
+			var first error // of those that do not open
 			for l, err := range paged(ctx, f, store.List, func(l letters.Letter) int64 { return l.Seq }) {
 				if err == nil && l.Status == letters.StatusErased { // it would come back as a letter without a message
 					continue
@@ -50,7 +52,8 @@ code 5. --sealed writes them as they are, without keys: redrive import stores th
 						return ctx.Err()
 					}
 					if why != nil {
-						closed.add(l.SealKey, why)
+						closed++
+						first = cmp.Or(first, why)
 						continue
 					}
 					l = opened
@@ -71,7 +74,10 @@ code 5. --sealed writes them as they are, without keys: redrive import stores th
 				return err
 			}
 			a.screen.Note("exported %s", several(n, "letter"))
-			return closed.err()
+			if closed > 0 {
+				return partly("%s left out: %w; --sealed writes them as they are", several(closed, "letter"), first)
+			}
+			return nil
 		},
 	}
 	chosen.flags(cmd, a.process.In, true)

@@ -10,7 +10,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
-	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -122,7 +121,6 @@ func (a *app) brokerOf(ctx context.Context, address string) (*connect.Broker, er
 type desk struct {
 	*apiclient.Client
 	Service operate.ServiceData
-	bare    *apiclient.Client // masks nothing, on a database
 }
 
 // desk opens the letters of the service, and its campaigns if there are some.
@@ -144,12 +142,8 @@ func (a *app) here(store *letters.Store, all *campaigns.Campaigns) *desk {
 
 func (a *app) local(on operate.Desk) *desk {
 	on.Codec = operate.NewCodec("--decode", a.decoder(), nil, a.logger())
-	client := func(masks *privacy.Redactor) *apiclient.Client {
-		masked := on
-		masked.Masks = masks
-		return apiclient.Here(api.Local(&masked, a.settings.by), "redrive "+version())
-	}
-	return &desk{Client: client(a.privacy), bare: client(privacy.None())}
+	on.Masks = a.privacy
+	return &desk{Client: apiclient.Here(api.Local(&on, a.settings.by), "redrive "+version())}
 }
 
 // campaignDesk opens the letters and the campaigns of the service. Looking makes no tables; create makes them if they

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,20 +23,14 @@ BLOCKED for its policy, until you release it. A freeze pauses all that a policy 
 		Example: `  redrive policies
   redrive policies freeze --reason "INC-7: nothing by itself tonight"
   redrive policies release timeouts 9f3a12bc --reason "INC-7: the ledger is repaired"`,
-		Args: arguments(0, 0, "none, or show, freeze, thaw or release"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.listPolicies(cmd.Context(), "") },
+		Args: arguments(0, 0, "none, or freeze, thaw or release"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.listPolicies(cmd.Context()) },
 	}
-	show := &cobra.Command{
-		Use: "show NAME", Short: "Show a policy, and the causes that are blocked for it",
-		Long:    "show prints a policy, with who froze it and which causes are blocked, since when and why.",
-		Example: "  redrive policies show timeouts", Args: arguments(1, 1, "the name of a policy"),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.listPolicies(cmd.Context(), args[0]) },
-	}
-	cmd.AddCommand(show, a.freezePolicies(true), a.freezePolicies(false), a.releaseCause())
+	cmd.AddCommand(a.freezePolicies(true), a.freezePolicies(false), a.releaseCause())
 	return cmd
 }
 
-func (a *app) listPolicies(ctx context.Context, name string) error {
+func (a *app) listPolicies(ctx context.Context) error {
 	d, err := a.campaignDesk(ctx, false, campaigns.Config{})
 	if err != nil {
 		return err
@@ -44,30 +39,22 @@ func (a *app) listPolicies(ctx context.Context, name string) error {
 	if err := d.Get(ctx, &all, nil, "policies"); err != nil {
 		return err
 	}
-	var found []inside.Policy
-	for _, p := range all.Policies {
-		if p.Frozen == nil {
-			p.Frozen = all.Frozen
-		}
-		if name == "" || p.Name == name {
-			found = append(found, p)
-		}
-	}
-	switch {
-	case len(found) == 0 && name != "":
-		return none("there is no policy %q: redrive policies lists them", name)
-	case len(found) == 0:
+	if len(all.Policies) == 0 {
 		a.screen.Note("%s has no standing policy", a.owner())
 		return nil
 	}
-	err = rows(a, found, []screen.Column{
+	for i := range all.Policies {
+		p := &all.Policies[i]
+		p.Frozen = cmp.Or(p.Frozen, all.Frozen)
+	}
+	err = rows(a, all.Policies, []screen.Column{
 		{Name: "POLICY", Style: screen.Bold}, {Name: "STATE", Style: screen.Amber}, {Name: "TODAY", Right: true},
 		{Name: "BLOCKED", Right: true}, {Name: "SEEN", Style: screen.Dim, Drop: 1}, {Name: "RULE", Min: 16},
 	}, func(p inside.Policy) []any {
 		return []any{p.Name, policyState(p), p.Today, len(p.Blocked), a.when(p.SeenAt), p.Rule}
 	})
-	if name != "" && !a.json {
-		a.stops(found[0])
+	if !a.json {
+		a.stops(all.Policies)
 	}
 	return err
 }
@@ -82,17 +69,23 @@ func policyState(p inside.Policy) string {
 	return "on"
 }
 
-// stops prints what keeps a policy from redriving.
-func (a *app) stops(p inside.Policy) {
-	t := &screen.Table{Columns: []screen.Column{{Name: "CAUSE", Style: screen.Bold}, {Name: "SINCE", Style: screen.Dim},
-		{Name: "BY"}, {Name: "REASON", Min: 16}}}
-	if f := p.Frozen; f != nil {
-		t.Row("(all)", a.when(f.At), f.By, f.Reason)
+// stops prints what keeps policies from redriving.
+func (a *app) stops(all []inside.Policy) {
+	t := &screen.Table{Columns: []screen.Column{{Name: "STOPPED"}, {Name: "CAUSE", Style: screen.Bold},
+		{Name: "SINCE", Style: screen.Dim}, {Name: "BY"}, {Name: "REASON", Min: 16}}}
+	any := false
+	for _, p := range all {
+		stops := p.Blocked
+		if p.Frozen != nil {
+			stops = append(stops, *p.Frozen)
+		}
+		for _, s := range stops {
+			any = true
+			t.Row(p.Name, cmp.Or(s.Cause, "(all)"), a.when(s.At), s.By, strings.TrimSuffix(s.Reason+"; "+s.Note, "; "))
+		}
 	}
-	for _, b := range p.Blocked {
-		t.Row(b.Cause, a.when(b.At), b.By, strings.TrimSuffix(b.Reason+"; "+b.Note, "; "))
-	}
-	if p.Frozen != nil || len(p.Blocked) > 0 {
+	if any {
+		a.screen.Blank()
 		a.screen.Table(t)
 	}
 }

@@ -154,14 +154,18 @@ file: see redrive help config.`,
 	flags.StringVar(&a.color, "color", "auto", "auto, always or never")
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "act", Title: "Act:"},
 		&cobra.Group{ID: "more", Title: "More:"})
-	for group, commands := range map[string][]*cobra.Command{
-		"look": {a.causes(), a.list(), a.show(), a.audit(), a.diffs(), a.campaigns(), a.watch(), a.sequences(),
+	groups := map[string][]*cobra.Command{
+		"look": {a.causes(), a.list(), a.show(), a.audit(), a.campaigns(), a.watch(), a.sequences(),
 			a.policies(), a.console(),
 			a.doctor()},
-		"act": {a.redrive(), a.pause(), a.resume(), a.cancel(), a.rate(), a.approve(), a.work(), a.breaker(), a.cause(),
+		"act": {a.redrive(), a.work(), a.breaker(), a.cause(),
 			a.discard(),
 			a.restore(), a.purge(), a.erase(), a.reseal(), a.drain(), a.export(), a.imports()},
-	} {
+	}
+	for _, s := range steerings {
+		groups["act"] = append(groups["act"], a.steer(s))
+	}
+	for group, commands := range groups {
 		for _, c := range commands {
 			c.GroupID = group
 			root.AddCommand(c)

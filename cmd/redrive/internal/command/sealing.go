@@ -6,10 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,9 +31,9 @@ base64 of 32 bytes. The first key seals, all of them open.
 Only the owner may write the file, and only owner and group may read it: chmod 600.
 
 Without its key a letter is still listed, grouped, counted, discarded and purged. show prints all but its payload, and names the
-key. diff, edits, drain, work and export need it. A letter that does not open stays as it is; drain parks it.
+key. Edits, drain, work and export need it. A letter that does not open stays as it is; drain parks it.
 
-redrive reseal --dry-run and redrive doctor count the letters of each key.`
+redrive reseal --dry-run counts the letters of each key.`
 
 // unlock reads the file of keys, if one is named.
 func (a *app) unlock() error {
@@ -75,15 +73,6 @@ func (a *app) open(ctx context.Context, store *letters.Store, l letters.Letter) 
 		err = a.sealed(l.Seq, opened.Key, opened.Closed)
 	}
 	return opened.Letter, err
-}
-
-// opens returns an error for a letter that does not open.
-func (a *app) opens(ctx context.Context, d *desk, seq int64) error {
-	v, err := d.Letter(ctx, seq)
-	if err == nil {
-		err = a.closed(v)
-	}
-	return err
 }
 
 // errWithheld is why a letter has no payload here.
@@ -130,71 +119,6 @@ func says(err error) string {
 	return err.Error()
 }
 
-// closedLetters counts letters that did not open, by key, and keeps why the first of each did not.
-type closedLetters map[string]*closedKey
-
-type closedKey struct {
-	letters int
-	why     error
-}
-
-func (c closedLetters) add(key string, why error) {
-	if c[key] == nil {
-		c[key] = &closedKey{why: why}
-	}
-	c[key].letters++
-}
-
-func (c closedLetters) err() error {
-	if len(c) == 0 {
-		return nil
-	}
-	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(c)) {
-		lines = append(lines, fmt.Sprintf("%s of key id %q left out: %s", several(c[key].letters, "letter"), key,
-			c[key].why))
-	}
-	return partly("%s; --sealed writes them as they are", strings.Join(lines, "; "))
-}
-
-// seals says how many letters each key has, and whether --keys has them all.
-func (d *diagnosis) seals(ctx context.Context, store *letters.Store) {
-	keys, err := hidden.Of(store).SealKeys(ctx)
-	if err != nil {
-		d.note("sealing", err, "")
-		return
-	}
-	var all, lost []string
-	for _, k := range keys {
-		all = append(all, fmt.Sprintf("%s %s", several(k.Letters, "letter"), sealedWith(k.Key)))
-		if k.Key != "" && d.app.settings.keys != "" && !d.has(ctx, k.Key) {
-			lost = append(lost, k.Key)
-		}
-	}
-	if len(lost) > 0 {
-		d.note("sealing", fmt.Errorf("%q does not have the keys %q, and %s: add them as further lines",
-			d.app.settings.keys, lost,
-			strings.Join(all, ", ")), "")
-	} else if d.app.settings.keys != "" || len(keys) > 1 || len(keys) == 1 && keys[0].Key != "" {
-		d.note("sealing", nil, "%s", strings.Join(all, ", "))
-	}
-}
-
-func (d *diagnosis) has(ctx context.Context, key string) bool {
-	ring, err := seal.ReadKeyring(d.app.settings.keys)
-	if err == nil {
-		_, err = ring.Find(ctx, key, nil)
-	}
-	return err == nil
-}
-
-func sealedWith(key string) string {
-	if key == "" {
-		return "not sealed"
-	}
-	return "sealed with key id " + quoted(key)
-}
-
 // resealView is what reseal did.
 type resealView struct {
 	inside.Resealed
@@ -210,8 +134,6 @@ type keyView struct {
 type resealFlags struct {
 	from        []string
 	reason      string
-	most        int
-	pause       time.Duration
 	dryRun, yes bool
 }
 
@@ -230,15 +152,13 @@ is (exit code 5).
 Letters that are not sealed yet are sealed with all of their metadata: --clear names what stays readable, as the service does it.`,
 		Example: `  redrive reseal --dry-run
   redrive reseal --keys letters.keys --clear tenant --reason "rotation of November"
-  redrive reseal --keys letters.keys --from orders-2025-11 --max 1000 --pause 100ms --reason "rotation" --yes`,
+  redrive reseal --keys letters.keys --from orders-2025-11 --reason "rotation" --yes`,
 		Args: arguments(0, 0, "none: flags choose the letters"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.resealAll(cmd.Context(), r) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringArrayVar(&r.from, "from", nil, "id of a key: only letters that are sealed with it")
-	f.IntVar(&r.most, "max", 0, "the largest number of letters; 0 takes all")
-	f.DurationVar(&r.pause, "pause", 0, "the time between two transactions")
 	a.clearFlag(f)
 	f.BoolVar(&r.dryRun, "dry-run", false, "count the letters of each key, and change nothing")
 	f.StringVar(&r.reason, "reason", "", "why, for the record (required)")
@@ -248,8 +168,6 @@ Letters that are not sealed yet are sealed with all of their metadata: --clear n
 
 func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 	switch {
-	case r.most < 0 || r.pause < 0:
-		return wrong("--max (%d) and --pause (%s) must not be negative", r.most, r.pause)
 	case a.settings.keys == "" && !r.dryRun:
 		return wrong("--keys is empty: name the file of keys, with the new key as its first line, or set SPILLWAY_KEYS; " +
 			"redrive help sealing shows a file")
@@ -284,7 +202,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 		return err
 	}
 	report, err := hidden.Of(store).Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
-		inside.ResealOptions{Pause: r.pause})
+		inside.ResealOptions{})
 	view := resealView{report, max(0, n-report.Resealed-report.Closed)}
 	if a.json {
 		err = errors.Join(err, a.screen.JSON(view))
@@ -331,20 +249,8 @@ func (r resealFlags) choose(ctx context.Context, store *letters.Store, keys []in
 	if f.MaxSeq, err = hidden.Of(store).LastSeq(ctx); err != nil || f.MaxSeq == 0 {
 		return f, 0, err
 	}
-	if r.most == 0 {
-		n, err = store.Count(ctx, f)
-		return f, n, err
-	}
-	for head, err := range paged(ctx, f, store.Heads, func(h letters.Head) int64 { return h.Seq }) {
-		if err != nil {
-			return f, 0, err
-		}
-		if n++; n == r.most {
-			f.MaxSeq = head.Seq
-			break
-		}
-	}
-	return f, n, nil
+	n, err = store.Count(ctx, f)
+	return f, n, err
 }
 
 // keyTable prints how many letters each key has.

@@ -18,9 +18,9 @@ import (
 
 const configHelp = `A value is taken from the first place that has it:
 
-  1. the flag                     --url, --token-file, --ca, --db, --service, --broker, --by, --redact, --privacy, --keys
+  1. the flag                     --url, --token-file, --ca, --db, --service, --broker, --by, --privacy, --keys
   2. the environment              REDRIVE_URL, REDRIVE_TOKEN_FILE, REDRIVE_CA, SPILLWAY_DB, SPILLWAY_SERVICE, SPILLWAY_BROKER,
-                                  SPILLWAY_BY, SPILLWAY_REDACT, SPILLWAY_PRIVACY, SPILLWAY_KEYS
+                                  SPILLWAY_BY, SPILLWAY_PRIVACY, SPILLWAY_KEYS
   3. the file of --config or SPILLWAY_CONFIG, else redrive.conf in the current folder, else
      redrive/redrive.conf in the folder of the user's configurations (~/.config on Linux)
 
@@ -34,7 +34,6 @@ The file has a value a line, under the names of the flags:
   db      = postgres://ops@db.internal/shop     or url and token-file
   service = shop
   broker  = kafka://kafka-1:9092,kafka-2:9092
-  redact  = jq 'del(.card)'
   privacy = /etc/redrive/privacy.json
   keys    = /run/secrets/letters.keys
 
@@ -57,15 +56,15 @@ A password on the command line can be read by every user of the machine. Prefer 
 
 // config has what flags, environment and files say in common.
 type config struct {
-	url, tokenFile, ca, db, service, broker, by, redact, privacy, keys, file string
-	given                                                                    func(flag string) bool
+	url, tokenFile, ca, db, service, broker, by, privacy, keys, file string
+	given                                                            func(flag string) bool
 }
 
 // names are the settings that a file may have.
 func (s *config) names() map[string]*string {
 	return map[string]*string{"url": &s.url, "token-file": &s.tokenFile, "ca": &s.ca, "db": &s.db,
 		"service": &s.service,
-		"broker":  &s.broker, "by": &s.by, "redact": &s.redact, "privacy": &s.privacy, "keys": &s.keys}
+		"broker":  &s.broker, "by": &s.by, "privacy": &s.privacy, "keys": &s.keys}
 }
 
 // variable is the variable of the environment that has a setting.
@@ -85,7 +84,6 @@ func (s *config) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.service, "service", "", "owner of the letters in the database (SPILLWAY_SERVICE)")
 	flags.StringVar(&s.broker, "broker", "", "URL of the broker, where one is needed (SPILLWAY_BROKER)")
 	flags.StringVar(&s.by, "by", "", "who you are, for the record (SPILLWAY_BY; default: user@host); an API knows it")
-	flags.StringVar(&s.redact, "redact", "", "program through which payloads are shown (SPILLWAY_REDACT)")
 	flags.StringVar(&s.privacy, "privacy", "", "file of rules by which values are masked (SPILLWAY_PRIVACY)")
 	flags.StringVar(&s.keys, "keys", "", "file of the keys that open sealed letters (SPILLWAY_KEYS)")
 	flags.StringVar(&s.file, "config", "", "file with these values (SPILLWAY_CONFIG)")

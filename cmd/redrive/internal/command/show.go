@@ -1,18 +1,15 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/linediff"
 	"github.com/watermill-spillway/spillway/internal/operate/printable"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
+	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -38,22 +35,20 @@ func (a *app) show() *cobra.Command {
 		Long: `show prints one letter, chosen by its SEQ, or by the id of its message. If several letters have the id, it is the one that
 arrived last, and a line names the others.
 
-The payload is shown as JSON, text or hex, cut at --limit bytes. --redact, or SPILLWAY_REDACT, or redact in the file of the
-configuration names a program that reads the payload and writes what may be seen. If the program fails, no payload is shown.
+The payload is shown as JSON, text or hex, cut at --limit bytes.
 
 --decode names a program that writes payloads as texts for people. It is started without a shell and reads the payload;
 SPILLWAY_MESSAGE has id, topic, handler and metadata as JSON. 5 s and 1 MiB are the most. Over --url the console decodes.
 
 A sealed letter is opened with --keys: redrive help sealing says how. Without its key the rest is shown.
 
-Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
+Secrets are masked: redrive help privacy says how. --unmasked shows the payload as it is, for a --reason, on record.`,
 		Example: `  redrive show 1042
   redrive show 7f0c2b1e-5a44-4f6e-9f55-2f9d3c0b8a11
   redrive show 1042 --format hex --limit 0
   redrive show 1042 --decode ./avro-to-json
   redrive show 1042 --no-payload
-  redrive show 1042 --unmasked --reason "INC-7: which card?"
-  redrive show 1042 --redact "jq 'del(.card)'"`,
+  redrive show 1042 --unmasked --reason "INC-7: which card?"`,
 		Args: arguments(1, 1, "a SEQ or the id of a message"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cmp.Or(oneOf("--format", format, formats), notNegative("--limit", limit), a.checkDecode()); err != nil {
@@ -74,7 +69,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 			var v operate.WholeData
 			if unmasked {
 				v, err = d.Unmasked(cmd.Context(), reason, head.Seq)
-				a.bare()
+				a.privacy, a.screen.Privacy = privacy.None(), privacy.None()
 			} else {
 				v, err = d.Letter(cmd.Context(), head.Seq)
 			}
@@ -82,20 +77,11 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				return err
 			}
 			closed, raw, size := a.closed(v), v.Bytes(), v.PayloadBytes
-			payload, readable := raw, readableIn(&v, format, unmasked, a.settings.redact != "")
+			payload, readable := raw, readableIn(&v, format, unmasked)
 			if readable {
 				payload = []byte(v.Decoded.Text)
 			}
 			noPayload = noPayload || closed != nil
-			if a.settings.redact != "" && !noPayload {
-				if payload, err = redacted(cmd.Context(), a.settings.redact, payload); err != nil {
-					if cmd.Context().Err() != nil {
-						return err
-					}
-					a.screen.Note("no payload is shown: %s", err)
-					noPayload = true
-				}
-			}
 			v.Mask(a.privacy)
 			masked := a.privacy.Payload(payload)
 			v.Payload, v.PayloadB64, v.PayloadBytes = nil, nil, size
@@ -104,7 +90,7 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 				v.PayloadBytes, v.Decoded = 0, nil
 			case readable:
 				v.Decoded.Text = string(masked)
-				if v.Decoded.Masked = v.Decoded.Masked || a.settings.redact != "" || string(masked) != string(payload); !v.Decoded.Masked {
+				if v.Decoded.Masked = v.Decoded.Masked || string(masked) != string(payload); !v.Decoded.Masked {
 					v.Carry(a.privacy.Payload(raw))
 				}
 			default:
@@ -139,7 +125,8 @@ Secrets are masked: redrive help privacy says how. --unmasked shows them, and is
 	f.SortFlags = false
 	f.StringVar(&format, "format", "auto", "auto, json, text or hex")
 	f.IntVar(&limit, "limit", 4096, "the largest number of bytes of the payload; 0 shows all")
-	unmaskFlag(f, &unmasked, &reason)
+	f.BoolVar(&unmasked, "unmasked", false, "print the payload with its secrets; the record keeps that you did")
+	f.StringVar(&reason, "reason", "", "why, for the record of --unmasked")
 	f.BoolVar(&noPayload, "no-payload", false, "leave the payload out")
 	a.decodeFlag(f)
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
@@ -167,18 +154,6 @@ func find(ctx context.Context, d *desk, which string) (l operate.LetterData, oth
 		return l, nil, none("no letter has the SEQ or the id %q: redrive list prints both", which)
 	}
 	return l, others, nil
-}
-
-// redacted is what the program of the settings writes when it reads the payload.
-func redacted(ctx context.Context, program string, payload []byte) ([]byte, error) {
-	run := exec.CommandContext(ctx, "sh", "-c", program)
-	var out bytes.Buffer
-	run.Stdin, run.Stdout = bytes.NewReader(payload), &out
-	run.WaitDelay = time.Second // a child of the killed shell may hold the pipe
-	if err := run.Run(); err != nil {
-		return nil, fmt.Errorf("--redact %q: %w", program, errors.Join(err))
-	}
-	return out.Bytes(), nil
 }
 
 // letter prints a letter for people: names before values, and nothing that is empty.
@@ -252,88 +227,6 @@ func count(n int) string {
 	return strconv.Itoa(n)
 }
 
-func (a *app) diffs() *cobra.Command {
-	var e editFlags
-	var unmasked bool
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "diff SEQ|ID...",
-		Short: "Show what an edit would change in letters",
-		Long: `diff shows what --edit, --set and --unset of redrive redrive would change, line by line. It changes nothing. A sealed letter needs
---keys.
-
-Secrets are masked: redrive help privacy says how. --unmasked shows them, and is kept on record.`,
-		Example: `  redrive diff 1042 --edit '{"currency":"EUR"}'
-  redrive diff 1042 1043 --edit @patch.json --set tenant=blue --unset trace`,
-		Args: arguments(1, campaigns.Samples, "at most 10 SEQs or ids"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			edit, err := e.read()
-			if err != nil {
-				return err
-			}
-			if edit == nil {
-				return wrong("no flag edits anything: add --edit, --set or --unset")
-			}
-			if unmasked && a.settings.url != "" {
-				return wrong("--unmasked is for a database: an API masks what an edit changes; redrive show --unmasked shows payloads")
-			}
-			d, err := a.campaignDesk(ctx, true, campaigns.Config{})
-			if err != nil {
-				return err
-			}
-			r := campaigns.Request{Edit: edit}
-			for _, arg := range args {
-				l, _, err := find(ctx, d, arg)
-				if err == nil && l.SealKey != "" {
-					err = a.opens(ctx, d, l.Seq)
-				}
-				if err != nil {
-					return err
-				}
-				r.Seqs = append(r.Seqs, l.Seq)
-			}
-			if unmasked {
-				if err := a.unmask(ctx, d, reason, r.Seqs...); err != nil {
-					return err
-				}
-			}
-			plan, err := d.Plan(ctx, r)
-			if err != nil {
-				return err
-			}
-			if len(plan.Sample) == 0 {
-				return none("no letter of these waits")
-			}
-			refused := 0
-			for _, l := range plan.Sample {
-				if l.Edited == nil {
-					continue
-				}
-				if l.Edited.Refused != "" {
-					refused++
-				}
-				if a.json {
-					l.Edited = l.Edited.Masked(a.privacy)
-					if err := a.screen.JSON(l); err != nil {
-						return err
-					}
-					continue
-				}
-				a.screen.Styled(screen.Bold, "SEQ %d, id %s", l.Seq, l.ID)
-				a.diff(l.Edited)
-			}
-			if refused > 0 {
-				return partly("the edit does not fit %s, which a campaign would refuse", several(refused, "letter"))
-			}
-			return nil
-		},
-	}
-	e.flags(cmd.Flags())
-	unmaskFlag(cmd.Flags(), &unmasked, &reason)
-	return cmd
-}
-
 // diff prints what an edit does: lines that go with a minus, lines that come with a plus.
 func (a *app) diff(edited *inside.Diff) {
 	d := operate.DifferenceOf(edited, a.privacy)
@@ -354,8 +247,6 @@ func (a *app) diff(edited *inside.Diff) {
 		a.screen.Line("  how the payload changes is not shown: %s", d.Withheld)
 	case d.Nothing:
 		a.screen.Line("  nothing changes")
-	case a.settings.redact != "" && (d.Bytes || d.Space || len(d.Lines) > 0):
-		a.screen.Line("  the payload changes; it is not shown, because payloads are redacted")
 	case d.Bytes:
 		a.screen.Line("  the payload changes; it is no text, and so is not shown")
 	case d.Space:

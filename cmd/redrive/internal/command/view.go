@@ -2,13 +2,10 @@ package command
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -20,29 +17,8 @@ const jsonHelp = `With --json a command prints one object a line. Names are neve
 RFC 3339 in UTC. Counts are numbers. What is empty is left out, apart from counts. Characters that a terminal obeys are
 \u escapes, so a program reads the same text. Bytes that are no text have U+FFFD in their place: redrive export is lossless.
 
-  causes    cause count arrived last_minute first_failed_at last_failed_at dead_letter_topic topic handler class reason type stack_hash
-            example description
-  list      seq status seen stored_at id dead_letter_topic topic handler class reason type description stack_hash cause
-            first_failed_at last_failed_at marked_at marked_by marked_reason redrive_id leased_by leased_until bytes seal_key
-  show      the same, and: attempts redrives redriven_by redriven_id metadata stack history life partition offset key group node
-            payload_bytes payload or payload_b64; sealed, if the letter did not open, and why
-  audit     number at kind seq id by reason redrive_id detail
-  doctor    check ok detail
-  export    see redrive export --help
-  purge     chosen purged left dry_run
-  erase     selector letters letters_in_hand delayed delayed_in_hand keys keys_in_hand texts campaigns_open dry_run
-  reseal    key resealed closed why left; with --dry-run for each key: key letters, and current for the key of new letters
-  discard   chosen discarded left
-  restore   chosen restored left
-  import    imported skipped
-  campaigns a campaign as package campaigns has it; with an ID also: events left_behind
-  redrive   with --dry-run a plan as package campaigns has it; else a campaign for each change
-  breaker   handler scope instance state reason cause actor since
-  sequences seq consumer group topic partition key messages first position sent_at due_at held late bytes decided decided_by reason decided_at;
-            show, for each message: seq id position sent_at due_at held bytes class description attempts first_failed_at last_failed_at
-            decided decided_by reason;
-            release, skip and discard, for each key: seq decided messages
-  drain     id taken redriven quarantined refused parked failed sealed; with --dry-run a plan as package redrive has it`
+The objects are those of the API, as openapi.json in docs/api.md describes them: causes, list, show, audit, campaigns, breaker,
+sequences and policies print one for each row, and what changes something prints what it did.`
 
 // when is a time for people on a terminal, and for programs in a pipe.
 func (a *app) when(t time.Time) string {
@@ -131,8 +107,8 @@ configuration names a file of rules:
 metadata are keys, with * and ?. patterns are RE2 expressions for texts; their groups are masked, or all that they match.
 payload are JSON paths.
 
-Masking changes what is printed, never what is redriven. redrive show --unmasked and redrive diff --unmasked print what is
-there. The record keeps that they did, and who. redrive export writes letters as they are, because redrive import makes the
+Masking changes what is printed, never what is redriven. redrive show --unmasked prints the payload that is there. The record
+keeps that it did, who and why. redrive export writes letters as they are, because redrive import makes the
 same letters of them.`
 
 // rules are the file of --privacy.
@@ -164,23 +140,3 @@ func (a *app) protect() error {
 	a.screen.Privacy, err = privacy.New(privacy.Rules{Patterns: r.Patterns})
 	return err
 }
-
-// unmaskFlag adds the flag that shows what is masked.
-func unmaskFlag(flags *pflag.FlagSet, unmasked *bool, reason *string) {
-	flags.BoolVar(unmasked, "unmasked", false, "print secrets too; the record keeps that you did")
-	flags.StringVar(reason, "reason", "", "why, for the record of --unmasked")
-}
-
-// unmask shows letters as they are, once the record has it.
-func (a *app) unmask(ctx context.Context, d *desk, reason string, seqs ...int64) error {
-	for _, seq := range seqs {
-		if _, err := d.Unmasked(ctx, reason, seq); err != nil {
-			return err
-		}
-	}
-	a.bare()
-	return nil
-}
-
-// bare ends the masking of this run.
-func (a *app) bare() { a.privacy, a.screen.Privacy = privacy.None(), privacy.None() }
