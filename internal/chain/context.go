@@ -209,8 +209,6 @@ type Reentry struct {
 	// Released tells the latest time that a person released the message from others, in microseconds since 1970. It is
 	// 0 if none did. What was counted of the message before is not counted any more.
 	Released int64
-	// Foreign means that the message waits for another handler, which may never get it.
-	Foreign bool
 	// Held is how long the stage held the message, which counts against the time that its adapter allows. See
 	// Call.Held.
 	Held time.Duration

@@ -19,9 +19,10 @@ import (
 // dead-lettered.
 func TestBudgetOfStages(t *testing.T) {
 	const messages, backAfter = 2000, time.Minute
-	for _, concurrency := range []int{0, 1} {
+	for _, prefetch := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 5 * time.Second, Concurrency: concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
+			s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 5 * time.Second}, {Delay: time.Hour}}, Jitter: -1}, nil)
+			s.broker.prefetch = prefetch
 			retry := newRetry(t, middleware.RetryConfig{Attempts: 1, Budget: &middleware.Budget{}})
 			s.chained(true, newQueue(s, s.letters), retry)
 			var counts sync.Mutex
@@ -50,7 +51,7 @@ func TestBudgetOfStages(t *testing.T) {
 			}
 			time.Sleep(3 * time.Hour)
 			s.stop()
-			t.Logf("concurrency %d: %d attempts while the service fails, %d late", concurrency, again, late)
+			t.Logf("prefetch %d: %d attempts while the service fails, %d late", prefetch, again, late)
 			if most := (100*6 + messages/5) * 5 / 4; again == 0 || again > most { // 100 in ten seconds, 20 % of live messages, and of what is tried
 				t.Errorf("%d attempts while the service fails, at most %d are in the budget", again, most)
 			}

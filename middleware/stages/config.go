@@ -50,18 +50,14 @@ type Config struct {
 	//   - To move back, wait until the table spillway_delayed has no row of the service and the re-entry topic is
 	//     empty.
 	Store Store
-	// SharedTopics allows several handlers to have the same stage topic. Set it only if each consumer group receives
-	// every message of a topic, as in Kafka: a handler acks messages that wait for another handler. With any other
-	// broker these would be lost.
-	SharedTopics bool
 	// Jitter is the greatest random addition to a wait, as a share of the stage's delay. Default: 0.1. A negative value
 	// means none.
 	Jitter float64
 	// Hooks are called as messages go to stages and come back. Default: none.
 	Hooks Hooks
-	// Naming names the stage topics. Stages with equal names share a topic: stages of one handler must then have the
-	// same delay, and stages of several handlers need SharedTopics. Default: <topic>.<handler>.retry.<delay>, as package
-	// naming says.
+	// Naming names the stage topics. Patterns of stages need {topic} and {handler}: each handler has topics of its own.
+	// Stages of a handler with equal names share a topic, and must have the same delay. Default:
+	// <topic>.<handler>.retry.<delay>, as package naming says.
 	Naming naming.Scheme
 	// Shared: Classifier judges errors that no Retry has judged. Logger receives one Info line per message that goes to
 	// a stage, with its cause, and an Error line per stage that fails. Tracer follows each publishing to a stage.
@@ -85,9 +81,6 @@ type Stage struct {
 	// Delay is how long a message waits at least. An error's retry-after is honoured up to 24 hours, or up to the
 	// longest Delay if that is longer. A message whose error asks for more is dead-lettered at once.
 	Delay time.Duration
-	// Concurrency is how many of the stage's messages are handled at the same time. 0 means as many as the subscriber
-	// delivers. 1 does not mean in order. It has no effect with a Store, whose re-entry topic serves all stages.
-	Concurrency int
 	// Retired means that no message enters the stage any more. Its topic is consumed until you remove the Stage.
 	Retired bool
 }
@@ -175,10 +168,6 @@ func (c *Config) validate() error {
 		if stage.Delay > delays.MaxDelay {
 			return fmt.Errorf("stages: Config.Stages[%d].Delay is %s: it must be at most %s", i, stage.Delay,
 				delays.MaxDelay)
-		}
-		if stage.Concurrency < 0 {
-			return fmt.Errorf("stages: Config.Stages[%d].Concurrency is %d: it must not be negative", i,
-				stage.Concurrency)
 		}
 	}
 	if len(c.active()) == 0 {

@@ -45,8 +45,7 @@
 // otherwise. Middlewares that are attached one by one do not know of each other: set RetryConfig.Attempts there.
 //
 // A message that comes out of a stage passes the same breaker and the same retry budget as live messages do. While
-// these hold it, it counts no attempt. A message that waits for room in its stage (Stage.Concurrency) for as long as
-// it can be held goes round too.
+// these hold it, it counts no attempt.
 //
 // # What is promised
 //

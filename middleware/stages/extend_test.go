@@ -60,7 +60,8 @@ func TestStagesTellOfTheAbandoned(t *testing.T) {
 		"another style": {naming.Scheme{Style: naming.NATS}, map[string]int{
 			"orders--billing-retry-1s": 5, "orders--billing-retry-9m": 7, "orders--gone-retry": 8, "orders-dlq": 9, "orders--billing-retries": 1,
 		}, map[string]int{notified: 2, "orders--billing-retry-9m": 1, "messages:8": 1}, 2},
-		"named otherwise than groups": {perTopic, map[string]int{"orders.retry.9m": 7}, nil, 0},
+		"named otherwise than groups": {naming.Scheme{Stage: "{topic}.{handler}.again.{delay}"},
+			map[string]int{"orders.billing.again.9m": 7}, nil, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			log, h := &lines{}, &listing{broker: newBroker(), err: errors.New("no rights"), waiting: row.waiting}

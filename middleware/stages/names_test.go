@@ -39,11 +39,12 @@ func TestConfigRefused(t *testing.T) {
 		"Jitter is 1.5":          func(c *stages.Config) { c.Jitter = 1.5 },
 		"Stages[1].Delay is 5ns": func(c *stages.Config) { c.Stages = stages.Delays(time.Second, 5) },
 		"Stages[0].Delay is 262": func(c *stages.Config) { c.Stages = stages.Delays(30 * 365 * 24 * time.Hour) },
-		"Stages[0].Concurrency":  func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Concurrency: -1}} },
 		"no stage":               func(c *stages.Config) { c.Stages = []stages.Stage{} },
 		"not Retired":            func(c *stages.Config) { c.Stages = []stages.Stage{{Delay: time.Second, Retired: true}} },
 		`Config.Naming: naming: Scheme.Stage is "{topic}"`: func(c *stages.Config) { c.Naming.Stage = "{topic}" },
-		`names "later" for delays of 5s and 1m0s`:          func(c *stages.Config) { c.Naming.Stage = "later" },
+		"put {topic} and {handler} into":                   func(c *stages.Config) { c.Naming.Stage = "{topic}.later" },
+		"handlers would take each other's":                 func(c *stages.Config) { c.Naming.Reentry = "{topic}.again" },
+		"for delays of 5s and 1m0s":                        func(c *stages.Config) { c.Naming.Stage = "{topic}.{handler}.later" },
 	} {
 		config := stagesConfig(t)
 		change(&config)
@@ -102,8 +103,7 @@ func TestStagesAddRefused(t *testing.T) {
 func TestStagesNamesRefused(t *testing.T) {
 	config, b := stagesConfig(t), newBroker()
 	config.Subscriber = func(string, string) (message.Subscriber, error) { return b.consumer(), nil }
-	config.Naming = perTopic
-	config.Naming.Names = map[string]string{"itself.retry.5s": "itself"}
+	config.Naming.Names = map[string]string{"itself.c.retry.5s": "itself", "orders.shipping.retry.5s": "orders.billing.retry.5s"}
 	later := testkit.Must(stages.New(newQueue(t, testkit.Nowhere{}), config))
 	router := newRouter(t)
 	add := func(name, topic string) error {
@@ -117,7 +117,7 @@ func TestStagesNamesRefused(t *testing.T) {
 		{"", "orders", "must not be empty"},
 		{"shipping", "", "must not be empty"},
 		{"billing", "invoices", `a handler of this name is on topic "orders"`},
-		{"shipping", "orders", `has the same stage topic "orders.retry.5s"`},
+		{"shipping", "orders", `has the same stage topic "orders.billing.retry.5s"`},
 		{"c", "itself", "must be another topic"},
 	} {
 		if err := add(row.name, row.topic); err == nil || !strings.Contains(err.Error(), row.want) {

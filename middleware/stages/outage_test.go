@@ -19,26 +19,25 @@ import (
 )
 
 // Feature R12: a downstream is unavailable for hours when messages come out of their stage. They wait, and count
-// nothing. Neither a message that is held by the breaker, nor one that waits for room, is held for longer than its
-// broker allows, such as RabbitMQ's consumer_timeout.
+// nothing. No message that is held by the breaker is held for longer than its broker allows, such as RabbitMQ's consumer_timeout.
 func TestOutageOfHours(t *testing.T) {
 	const from, until = 5 * time.Minute, 3 * time.Hour
 	for name, row := range map[string]struct {
-		messages              int
-		prefetch, concurrency int
-		holds                 time.Duration // what the adapter says
-		lasts                 time.Duration // after which the broker takes the message away
-		redelivers            time.Duration // what the subscriber says of that; less than 0 is nothing
+		messages   int
+		prefetch   int
+		holds      time.Duration // what the adapter says
+		lasts      time.Duration // after which the broker takes the message away
+		redelivers time.Duration // what the subscriber says of that; less than 0 is nothing
 	}{
 		"as Kafka":                {messages: 8, prefetch: 1, holds: 24 * time.Hour},
-		"as RabbitMQ, one by one": {messages: 8, prefetch: 10, concurrency: 1, holds: 15 * time.Minute, lasts: 26 * time.Minute},
-		"as a stock, one by one":  {messages: 120, prefetch: 120, concurrency: 1, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
+		"as RabbitMQ, one by one": {messages: 8, prefetch: 10, holds: 15 * time.Minute, lasts: 26 * time.Minute},
+		"as a stock, one by one":  {messages: 120, prefetch: 120, lasts: 26 * time.Minute, redelivers: 30 * time.Minute},
 		"as an unknown one":       {messages: 8, prefetch: 10, lasts: 26 * time.Second, redelivers: -1},
-		"as JetStream":            {messages: 10, prefetch: 10, concurrency: 2, lasts: 30 * time.Second, redelivers: 30 * time.Second},
+		"as JetStream":            {messages: 10, prefetch: 10, lasts: 30 * time.Second, redelivers: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute, Concurrency: row.concurrency}, {Delay: time.Hour}}, Jitter: -1}, nil)
+				s := newStaging(t, stages.Config{Stages: []stages.Stage{{Delay: 10 * time.Minute}, {Delay: time.Hour}}, Jitter: -1}, nil)
 				s.broker.prefetch, s.broker.holds, s.broker.redelivers = row.prefetch, row.holds, row.redelivers
 				s.broker.lasts = func(string) time.Duration { return row.lasts }
 				outages, err := breaker.New(breaker.Config{Doubt: until, MinMessages: 1000}) // what fails at first, or alone, goes to its stage

@@ -1,8 +1,6 @@
 package stages_test
 
 import (
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +9,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 // Promise P3: a subscriber of a stage that is closed, by whomever, gives back what waits, and does not wait for it.
@@ -82,35 +79,4 @@ func TestStageStopped(t *testing.T) {
 		s.stop()
 		testkit.Check(t, len(n.of("1")) == 2 && len(n.of("2")) == 2, "handled %v, %v", n.of("1"), n.of("2"))
 	})
-}
-
-// Feature R5: no more of a stage's messages are handled at the same time than its Concurrency, however many are due.
-func TestStageConcurrency(t *testing.T) {
-	for limit, want := range map[int]int64{1: 1, 3: 3, 0: 20} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStaging(t, stages.Config{
-				Stages: []stages.Stage{{Delay: time.Minute, Concurrency: limit}}, Jitter: -1,
-			}, nil)
-			s.broker.prefetch = 20
-			var busy, most, done atomic.Int64
-			s.handle("billing", "orders", func(msg *message.Message) error {
-				if msg.Metadata[poison.KeyRetryStage] == "" {
-					return errBoom
-				}
-				most.Store(max(most.Load(), busy.Add(1))) // one processor runs the bubble
-				time.Sleep(time.Second)
-				busy.Add(-1)
-				done.Add(1)
-				return nil
-			})
-			s.run()
-			for i := range 20 {
-				s.publish("orders", fmt.Sprint(i))
-			}
-			time.Sleep(2 * time.Minute)
-			s.stop()
-			testkit.Check(t, most.Load() == want && done.Load() == 20, "limit %d: %d at the same time, %d done", limit,
-				most.Load(), done.Load())
-		})
-	}
 }

@@ -108,9 +108,6 @@ func (s *Stages) place(c *chain.Call, to *stageTopic, failure *classify.Failure,
 	}
 	msg := hidden.Of(s.queue).ForStage(c.Original(), failure, number, now.Add(pause), holdUntil)
 	msg.Metadata.Set(poison.KeyRetryEntry, entry)
-	if to.foreign(msg) {
-		return errMisnamed
-	}
 	return s.traced(c, to, failure, number, s.config.Publisher, msg, func() error {
 		return safecall.Call("publisher", func() error { return s.publisher.Publish(to.topic, msg) })
 	})
@@ -126,13 +123,8 @@ func (p packing) Publish(topic string, messages ...*message.Message) error {
 	return letters.Publish(p.Publisher, topic, messages...)
 }
 
-var (
-	// errNotSubscribed keeps a message from a topic without a subscriber: some pub/subs would lose it there.
-	errNotSubscribed = errors.New("the stage's own handler has not subscribed yet")
-	// errMisnamed keeps a message from a shared topic in which every handler would take it for another's.
-	errMisnamed = errors.New("QueueConfig.Origin returns another topic or handler than the router has: handlers that " +
-		"share the stage topic would ignore the message")
-)
+// errNotSubscribed keeps a message from a topic without a subscriber: some pub/subs would lose it there.
+var errNotSubscribed = errors.New("the stage's own handler has not subscribed yet")
 
 // refused handles a message that its stage did not take, although the stage is not unavailable.
 func (s *Stages) refused(c *chain.Call, to *stageTopic, failure *classify.Failure, number int,
@@ -156,7 +148,7 @@ func (s *Stages) isTooLarge(err error) bool { return hidden.Of(s.queue).Classifi
 // hopeless reports whether a stage will never take the message: it is too large, the publisher refuses its content, or
 // the publisher panics. Any other error can be the broker's own trouble, such as a missing table or right.
 func (s *Stages) hopeless(err error) bool {
-	return s.isTooLarge(err) || destination.IsRefused(err) || errors.Is(err, errMisnamed) ||
+	return s.isTooLarge(err) || destination.IsRefused(err) ||
 		errors.As(err, new(*classify.PanicError))
 }
 

@@ -2,7 +2,6 @@ package stages
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -27,9 +26,6 @@ func (s *Stages) step(next chain.Handler) chain.Handler {
 		}
 		if c.Reentry != nil {
 			c.Reentry.Met = true
-			if c.Reentry.Foreign {
-				return nil, chain.Outcome{Next: chain.DeadLetter, Why: errForeign}
-			}
 		}
 		c.EnterStages(staging{s})
 		out, o := next(c)
@@ -39,10 +35,6 @@ func (s *Stages) step(next chain.Handler) chain.Handler {
 		return out, o
 	}
 }
-
-var errForeign = classify.Permanent(errors.New("stages: the message waits for another handler: two handlers share " +
-	"this stage topic without SharedTopics; name stage topics after the handler too, with {handler} in Naming.Stage, or " +
-	"set Config.SharedTopics"))
 
 // handlerOf returns the handler of the call, or nil if it has no stages here.
 func (s *Stages) handlerOf(c *chain.Call) *handler {

@@ -41,18 +41,16 @@ const extendedSuffix = ".retry"
 
 // stageTopic is a topic that messages wait in, or with a Store come back from.
 type stageTopic struct {
-	of          *handler
-	topic       string
-	group       string // the consumer group
-	delay       time.Duration
-	concurrency int
-	numbers     []int                           // of the stages that wait here; none for a retired stage
-	shared      bool                            // with other handlers
-	longest     time.Duration                   // that a message waits, with all of its jitter
-	redelivery  atomic.Pointer[hold.Redelivery] // of the subscriber; nil before it is known
-	subscribed  *latch
-	ready       atomic.Bool // the topic exists
-	warned      sync.Once   // that messages are late here
+	of         *handler
+	topic      string
+	group      string // the consumer group
+	delay      time.Duration
+	numbers    []int                           // of the stages that wait here; none for a retired stage
+	longest    time.Duration                   // that a message waits, with all of its jitter
+	redelivery atomic.Pointer[hold.Redelivery] // of the subscriber; nil before it is known
+	subscribed *latch
+	ready      atomic.Bool // the topic exists
+	warned     sync.Once   // that messages are late here
 }
 
 // plan works out the topics of a handler's stages.
@@ -105,8 +103,7 @@ func (h *handler) addTopic(stage Stage, number int) (*stageTopic, error) {
 	}
 	t := &stageTopic{
 		of: h, topic: topic, group: groupOf(config.Naming, source), delay: stage.Delay,
-		concurrency: stage.Concurrency,
-		shared:      config.shares(stage.Delay), longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
+		longest: h.stages.longest(stage.Delay), subscribed: newLatch(),
 	}
 	if number > 0 {
 		t.numbers = []int{number}
@@ -171,10 +168,9 @@ func (s *Stages) register(h *handler) (forget func(), err error) {
 	}
 	for _, other := range s.handlers {
 		for _, t := range h.topics {
-			if other.name != h.name && other.topicNamed(t.topic) != nil && !s.config.SharedTopics {
+			if other.name != h.name && other.topicNamed(t.topic) != nil {
 				return nil, fmt.Errorf("topic %q: handler %q on topic %q has the same stage topic %q, so that one would take the "+
-					"other's messages; name it after the handler too, with {handler} in Naming.Stage and Naming.Reentry, or set "+
-					"SharedTopics if every consumer group receives every message",
+					"other's messages; choose another name for one of the handlers",
 					h.topic, other.name, other.topic, t.topic)
 			}
 		}
@@ -212,6 +208,12 @@ func (c *Config) checkNames() error {
 	if err := c.Naming.Validate(); err != nil {
 		return fmt.Errorf("stages: Config.Naming: %w", err)
 	}
+	for _, pattern := range []string{c.Naming.Stage, c.Naming.Reentry} {
+		if pattern != "" && !(strings.Contains(pattern, "{topic}") && strings.Contains(pattern, "{handler}")) {
+			return fmt.Errorf("stages: Config.Naming names stage topics %q: handlers would take each other's messages; "+
+				"put {topic} and {handler} into Naming.Stage and Naming.Reentry", pattern)
+		}
+	}
 	named := map[string]time.Duration{}
 	for _, stage := range c.active() {
 		topic, err := c.topicOf(naming.Source{Topic: "orders", Handler: "billing", Delay: stage.Delay})
@@ -239,15 +241,6 @@ func (c *Config) topicOf(source naming.Source) (string, error) {
 			topic, source.Delay, source.Handler, source.Topic)
 	}
 	return topic, nil
-}
-
-// shares reports whether several sources have the same stage topic.
-func (c *Config) shares(delay time.Duration) bool {
-	pattern := c.Naming.Stage
-	if delay == 0 {
-		pattern = c.Naming.Reentry
-	}
-	return pattern != "" && !(strings.Contains(pattern, "{topic}") && strings.Contains(pattern, "{handler}"))
 }
 
 // nameOf names a publisher or subscriber as the router does.

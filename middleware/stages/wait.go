@@ -28,7 +28,6 @@ type waiter struct {
 	sub    *sharedSubscriber
 	at     *stageTopic
 	holds  bool            // sub holds messages until they are due
-	room   chan struct{}   // a place for each message that is handled; nil has room for all
 	closed context.Context // ends when the router closes
 	close  context.CancelFunc
 }
@@ -37,9 +36,6 @@ func newWaiter(t *stageTopic, sub *sharedSubscriber) *waiter {
 	w := &waiter{sub: sub, at: t}
 	_, w.holds = sub.Subscriber.(due.Subscriber)
 	w.closed, w.close = context.WithCancel(context.Background())
-	if t.concurrency > 0 {
-		w.room = make(chan struct{}, t.concurrency)
-	}
 	return w
 }
 
@@ -68,11 +64,6 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	session := msg.Context() // the router gives msg another one
 	ends, stop := w.endingOf(router, session)
 	defer stop()
-	foreign := w.at.foreign(msg)
-	if foreign && w.at.of.stages.config.SharedTopics {
-		msg.Ack()
-		return
-	}
 	handed, arrived, ready := false, due.Arrived(msg.Context()), time.Time{}
 	leave, claimed := w.claim(ends, msg)
 	defer func() {
@@ -89,16 +80,12 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 	if ready = time.Now(); !ok {
 		return
 	}
-	if again || !w.enter(ends, msg, arrived) {
-		ready = time.Now()
-		if !ends.began() {
-			w.again(ends, msg, stage)
-		}
+	if again {
+		w.again(ends, msg, stage)
 		return
 	}
-	defer w.exit()
 	reentry := &chain.Reentry{Handler: w.at.of.name, As: w.at.of.inRouter(), Topic: w.at.topic, Stage: stage.Number,
-		Foreign: foreign, Held: time.Since(arrived)}
+		Held: time.Since(arrived)}
 	hidden.Of(w.at.of.stages.queue).FromStage(msg)
 	msg.SetContext(chain.WithReentry(session, reentry))
 	w.onReentry(msg, stage)
@@ -132,9 +119,6 @@ func (w *waiter) untilSettled(msg *message.Message, session context.Context) {
 
 // dueAt returns the time until which a subscriber that knows package due holds a message.
 func (w *waiter) dueAt(msg *message.Message, arrived time.Time) time.Time {
-	if w.at.foreign(msg) {
-		return arrived
-	}
 	until, _ := w.until(msg.Context(), w.stageOf(msg), arrived)
 	return until
 }
@@ -165,54 +149,11 @@ func (w *waiter) untilDue(ends ending, msg *message.Message, stage deadletter.St
 	}
 }
 
-// enter waits for room, and reports whether there is. There is none if the wait ends, or the message was held for as
-// long as it may be: those before it wait too, since their handler's downstream is unavailable.
-func (w *waiter) enter(ends ending, msg *message.Message, arrived time.Time) bool {
-	if w.room == nil {
-		return true
-	}
-	for {
-		shorter := w.sub.redelivery.Changed()
-		full := time.NewTimer(time.Until(arrived.Add(w.allowed(msg.Context()))))
-		select {
-		case w.room <- struct{}{}:
-			full.Stop()
-			return true
-		case <-full.C:
-			return false
-		case <-shorter:
-			full.Stop()
-		case <-ends.router.Done():
-			full.Stop()
-			return false
-		case <-ends.taking.Done():
-			full.Stop()
-			return false
-		}
-	}
-}
-
-// exit makes room.
-func (w *waiter) exit() {
-	if w.room != nil {
-		<-w.room
-	}
-}
-
 // both ends with either context.
 func both(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(other, cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// foreign reports whether msg waits for another handler.
-func (t *stageTopic) foreign(msg *message.Message) bool {
-	if !t.shared {
-		return false
-	}
-	origin := poison.Read(msg).Origin
-	return origin.Handler != "" && origin.Handler != t.of.name || origin.Topic != "" && origin.Topic != t.of.topic
 }
 
 func (w *waiter) onReentry(msg *message.Message, stage deadletter.Stage) {
@@ -287,15 +228,10 @@ func earlier(a, b time.Time) time.Time {
 // passes.
 const minHold = time.Second
 
-// allowed returns how long a message with ctx may be held in all: by its subscriber, and by its adapter.
-func (w *waiter) allowed(ctx context.Context) time.Duration {
-	return min(w.at.maxHold(), hold.MaxHold(ctx, 0))
-}
-
 // fits returns how long a message with ctx waits before it goes round. It is stageTopic.holds, or less if its adapter
 // allows less. It is half of the time that is left before an ack deadline, or minHold in a transaction.
 func (w *waiter) fits(ctx context.Context, now time.Time) time.Duration {
-	holds := evenly(w.at.longest, w.allowed(ctx))
+	holds := evenly(w.at.longest, min(w.at.maxHold(), hold.MaxHold(ctx, 0)))
 	hold := holds
 	if hold > minHold && chain.TransactionOf(ctx) != nil {
 		hold = minHold
