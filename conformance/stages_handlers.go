@@ -10,29 +10,14 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/naming"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
 const shortStage = 150 * time.Millisecond
 
-// Feature R7: of two handlers on one topic, the one that failed gets the message again, and the other does not; also
-// where both have one stage topic. Where they may not, it is set aside.
+// Feature R7: of two handlers on one topic, the one that failed gets the message again, and the other does not.
 func (b *bench) stagesPerHandler() {
-	b.variant("topics of their own", func(b *bench) { b.twoHandlers() })
-	if !b.target.Competing {
-		b.variant("shared topics", func(b *bench) {
-			b.twoHandlers(func(c *spillway.Config) {
-				c.Stages.SharedTopics, c.Stages.Subscriber, c.Naming = true, b.ownSubscribers, b.perTopic()
-			})
-		})
-	}
-	b.variant("topics without SharedTopics", (*bench).anothers)
-}
-
-func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 	var billing, audit journal
-	ch := b.channel(append([]func(*spillway.Config){b.staged(shortStage), withoutReceiver}, change...)...)
+	ch := b.channel(b.staged(shortStage), withoutReceiver)
 	b.startStaged(ch, b.noting(&billing, func(stage int, _ *message.Message) error {
 		if stage == 0 {
 			return errNotYet
@@ -70,34 +55,6 @@ func (b *bench) twoHandlers(change ...func(*spillway.Config)) {
 		b.Errorf("%d letters", n)
 	}
 	b.wantNeverEarly(&billing, shortStage)
-}
-
-// perTopic names stage topics that all handlers of a topic share.
-func (b *bench) perTopic() naming.Scheme {
-	scheme := b.target.Naming
-	scheme.Stage, scheme.Reentry = "{topic}-retry-{delay}", "{topic}-retry"
-	return scheme
-}
-
-// anothers: a message of another handler, in stage topics that handlers do not share, is dead-lettered.
-func (b *bench) anothers() {
-	var j journal
-	b.startStaged(b.channel(b.staged(shortStage), func(c *spillway.Config) { c.Naming = b.perTopic() }),
-		b.noting(&j, func(int, *message.Message) error { return nil }))
-	msg := newMessage("another's")
-	msg.Metadata.Set(poison.KeyOriginalTopic, b.topic)
-	msg.Metadata.Set(poison.KeyOriginalHandler, "audit")
-	msg.Metadata.Set(poison.KeyRetryStage, "1")
-	if err := b.live.Publish(b.perTopic().StageTopic(naming.Source{Topic: b.topic, Delay: shortStage}), msg); err != nil {
-		b.Fatal(err)
-	}
-	b.untilPlaced(1)
-	if l := b.letter(b.dlq()); l.Original.UUID != msg.UUID || l.Origin.Handler != "audit" {
-		b.Errorf("set aside: %q of handler %q", l.Original.UUID, l.Origin.Handler)
-	}
-	if n := len(j.of("")); n > 0 {
-		b.Errorf("the other handler got it %d times", n)
-	}
 }
 
 // withoutReceiver has a handler see everything that comes to it.

@@ -32,11 +32,10 @@ type Scheme struct {
 	Parked string
 	// Quarantine is the pattern of topics for letters that were redriven too often. Default: {topic}.quarantine.
 	Quarantine string
-	// Stage is the pattern of stage topics. Without {handler}, stages of several handlers share a topic, which needs
-	// stages.Config.SharedTopics. Default: {topic}.{handler}.retry.{delay}.
+	// Stage is the pattern of stage topics. It needs {topic} and {handler}. Default: {topic}.{handler}.retry.{delay}.
 	Stage string
-	// Reentry is the pattern of the topics that messages come back to from a delay store. Default:
-	// {topic}.{handler}.retry.
+	// Reentry is the pattern of the topics that messages come back to from a delay store. It needs {topic} and
+	// {handler}. Default: {topic}.{handler}.retry.
 	Reentry string
 	// Names are names that no pattern gives. A key is the name by pattern, a value the name to use. No two keys may
 	// have one value. Default: none.

@@ -25,7 +25,7 @@ import (
 //
 // It also looks for messages in stage topics that have no handler any more, and logs an error with topic and count. It
 // finds them in a Store, and in topics if Naming has the default patterns and Publisher has a method ListWaiting, as
-// those of wmkafka and wmsql have.
+// that of wmkafka has.
 func (s *Stages) Plugin(router *message.Router) error {
 	if s == nil {
 		return nil

@@ -19,10 +19,9 @@ var ErrPositionAhead = errors.New("the position of the consumer group is not of 
 type trust int
 
 const (
-	unknown    trust = iota // there is no evidence against it
-	sure                    // the row that was acknowledged last is there
-	doubted                 // it seems to be of another table
-	unrecorded              // there is no evidence against it, and its server has yet to be recorded
+	unknown trust = iota // there is no evidence against it
+	sure                 // the row that was acknowledged last is there
+	doubted              // it seems to be of another table
 )
 
 // verifyInterval is how often an idle subscription looks for what reading the position does not show.
@@ -30,11 +29,10 @@ const verifyInterval = time.Second
 
 // verify returns an error that wraps ErrPositionAhead if the database shows that the position is not of this table.
 func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at position, trust trust) error {
-	evidence, err := s.source.evidence(ctx, db, topic, s.config.ConsumerGroup, at, trust)
+	evidence, err := s.source.evidence(ctx, db, topic, at, trust)
 	if err != nil {
 		return fmt.Errorf("wmsql: compare the position of consumer group %q with the table of %q: %w",
-			s.config.ConsumerGroup,
-			topic, err)
+			s.config.ConsumerGroup, topic, err)
 	}
 	if evidence == "" {
 		return nil
@@ -71,8 +69,6 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 	switch {
 	case trust == sure:
 		return false, nil
-	case trust == unrecorded:
-		return true, nil
 	case trust == doubted:
 	case time.Since(s.verified) < verifyInterval:
 		return false, nil
@@ -87,34 +83,20 @@ func (s *subscription) suspected(ctx context.Context, at position, trust trust) 
 }
 
 // standsAhead looks again, with the position locked, and sets the group back to the start if the user wants that.
-// Otherwise the subscription stands still: whatever it acknowledged would hide what it passed over. What it records is
-// committed, and the next transaction begins anew.
+// Otherwise the subscription stands still: whatever it acknowledged would hide what it passed over.
 func (s *subscription) standsAhead(ctx context.Context, t *transaction, at position,
 	trust trust) (anew bool, err error) {
-	if trust != doubted && trust != unrecorded && !s.suspicious {
+	if trust != doubted && !s.suspicious {
 		return false, nil
 	}
 	group := s.of.config.ConsumerGroup
 	ahead := s.of.verify(ctx, t.db, s.topic, at, trust)
-	switch {
-	case ahead == nil:
-		s.suspicious = false
-		if trust != doubted && trust != unrecorded {
-			return false, nil
-		}
-		if accepted, err := s.of.source.accept(ctx, t.db, s.topic, group); !accepted || err != nil {
-			return false, err
-		}
-		if trust == doubted {
-			eventPositionMoved.Write(s.logger, nil, nil)
-		}
-		return true, t.commit()
-	case !errors.Is(ahead, ErrPositionAhead):
-		s.suspicious = false
+	s.suspicious = errors.Is(ahead, ErrPositionAhead)
+	if !s.suspicious {
 		return false, ahead
-	case !s.of.config.RestartIfAhead:
-		s.suspicious = true
-		if refused, err := s.of.source.refuse(ctx, t.db, s.topic, group, at); refused || err != nil {
+	}
+	if !s.of.config.RestartIfAhead {
+		if done, err := s.of.source.refuse(ctx, t.db, s.topic, group, at); done || err != nil {
 			return false, errors.Join(ahead, err, t.commit())
 		}
 		return false, ahead
@@ -123,9 +105,6 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 		if _, err := t.db.ExecContext(ctx, query.Query, query.Args...); err != nil {
 			return false, fmt.Errorf("wmsql: set the position back to the start: %w", err)
 		}
-	}
-	if _, err := s.of.source.accept(ctx, t.db, s.topic, group); err != nil {
-		return false, fmt.Errorf("wmsql: record the server of the position: %w", err)
 	}
 	if err := t.commit(); err != nil {
 		return false, err
@@ -138,9 +117,6 @@ func (s *subscription) standsAhead(ctx context.Context, t *transaction, at posit
 
 // Adapters for Kafka, RabbitMQ and SQL.
 var (
-	// once: nothing
-	eventPositionMoved = logging.InfoEvent("position_moved",
-		"The position is valid on another server: its transaction ids go on from those of the old server")
 	// once: Expect duplicates, as `RestartIfAhead` asked.
 	eventPositionReset = logging.ErrorEvent("position_reset",
 		"The position was set back to the start: everything in the table is delivered")
@@ -152,10 +128,6 @@ var (
 		"Consuming failed: what was not committed comes again; it is tried again until it succeeds")
 	// outage: nothing
 	eventConsumeContinued = logging.InfoEvent("consume_continued", "Consuming goes on")
-	// start: nothing; the next start adds it
-	eventServerUnrecorded = logging.InfoEvent("server_unrecorded",
-		"The table of positions has no column spillway_server, so a move to another server is noticed only until "+
-			"transaction ids pass the position; the next start adds the column")
 	// start: nothing
 	eventTableExists = logging.InfoEvent("table_exists", "The table of the topic exists")
 	// start: Read what it costs: docs/sql.md.

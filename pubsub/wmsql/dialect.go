@@ -81,14 +81,8 @@ func (d *dialect) checkSize(size int) error {
 
 // source has the queries for watermill-sql's own tables that are better than those of its adapters.
 type source interface {
-	// introduce asks the server what it lets the role read.
-	introduce(ctx context.Context, db *sql.DB) (source, error)
-	// noteColumn adds the column in which refuse and accept record, if there is one.
-	noteColumn(ctx context.Context, db *sql.DB, topic string) error
-	// refuse records that a position was refused, if time erases the evidence. It is not done if there is no column.
+	// refuse makes a position that was refused one that stays refused, if time would erase the evidence.
 	refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error)
-	// accept records that the position is of this server.
-	accept(ctx context.Context, db *sql.DB, topic, group string) (done bool, err error)
 	// register gives the group a row to lock, unless it has one.
 	register(topic, group string) wsql.Query
 	// registered counts the rows of the group, and does not wait for a lock.
@@ -97,7 +91,7 @@ type source interface {
 	// group's row, and locks it.
 	position(ctx context.Context, db *sql.DB, topic, group, lock string) (position, trust, error)
 	// evidence returns what shows that a position is not of this table, or "".
-	evidence(ctx context.Context, db *sql.DB, topic, group string, at position, trust trust) (string, error)
+	evidence(ctx context.Context, db *sql.DB, topic string, at position, trust trust) (string, error)
 	// restart sets the group back to the start of the table.
 	restart(topic, group string) []wsql.Query
 	// acknowledge moves the position behind a row.

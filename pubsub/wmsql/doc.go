@@ -105,29 +105,18 @@
 // begins at the start of the table. Deleted rows are no evidence, and neither is a position that was moved by hand. The
 // evidence is:
 //
-//	PostgreSQL       the position or a message has a transaction id that the server has yet to give out;
-//	                 the server is another one, and a message with a higher number has a lower transaction id;
-//	                 the position was refused before
+//	PostgreSQL       the position or a message has a transaction id that the server has yet to give out
 //	MySQL, MariaDB   the table has yet to give out the position's number;
 //	                 the message with that number is another one: offset_consumed holds a negative number for this, made of
 //	                 the id of the message that was acknowledged last
 //
-// On PostgreSQL the column spillway_server of the table of positions holds the server's identifier (pg_control_system),
-// or the refusal. Subscribe and SubscribeInitialize add the column, also to a table that exists. You can add it
-// yourself: ALTER TABLE "watermill_offsets_<topic>" ADD COLUMN spillway_server TEXT. watermill-sql's subscriber ignores
-// it. A refused position stays refused until RestartIfAhead, or until you set the position or delete its row. When the
-// server is found to be another one, the messages of the topic are read once, in full.
-//
-// pg_upgrade makes another server whose ids go on: the group goes on, and the new identifier is recorded. If the last
-// transactions before the upgrade overlapped, a message with a higher number has a lower id, and the position is
-// refused by mistake. If every message before the upgrade was handled, set spillway_server to null: the group goes on
-// where it is.
+// On PostgreSQL a position that was refused becomes one that no server reaches. It stays refused until RestartIfAhead,
+// or until you set the position or delete its row.
 //
 // A wrong position is not found in these cases; after a move, set the position by hand or delete its row:
 //
-//   - PostgreSQL: no identifier is recorded, and the server's ids have passed the position before a subscription looks.
-//     No identifier means no column, null, or a role that may not call pg_control_system. On one server the order of
-//     numbers is no evidence: overlapping transactions give higher numbers to lower ids.
+//   - PostgreSQL: the server's ids have passed the position before a subscription looks. A running one looks each
+//     second.
 //   - MySQL: the message at the position was deleted, or watermill-sql's subscriber wrote the position, and the numbers
 //     have passed it by then.
 //

@@ -74,15 +74,7 @@ type mysqlSource struct {
 	offsets wsql.DefaultMySQLOffsetsAdapter
 }
 
-func (s mysqlSource) introduce(context.Context, *sql.DB) (source, error) { return s, nil }
-
-func (s mysqlSource) noteColumn(context.Context, *sql.DB, string) error { return nil }
-
 func (s mysqlSource) refuse(context.Context, *sql.DB, string, string, position) (bool, error) {
-	return false, nil
-}
-
-func (s mysqlSource) accept(context.Context, *sql.DB, string, string) (bool, error) {
 	return false, nil
 }
 
@@ -121,7 +113,7 @@ func (s mysqlSource) position(ctx context.Context, db *sql.DB, topic, group,
 
 // evidence is another row under the number of the position, or a number that the table has yet to give out. SHOW CREATE
 // TABLE tells the number as it is; information_schema of MySQL 8 tells what it was up to a day ago.
-func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic, _ string, at position,
+func (s mysqlSource) evidence(ctx context.Context, db *sql.DB, topic string, at position,
 	trust trust) (string, error) {
 	if trust == doubted {
 		return fmt.Sprintf("the message at position %d is not the one that was acknowledged there: the table was emptied "+

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -66,9 +67,8 @@ func valueOf[T any](adapter any) (value T, ok bool) {
 }
 
 type postgresSource struct {
-	schema   wsql.DefaultPostgreSQLSchema
-	offsets  wsql.DefaultPostgreSQLOffsetsAdapter
-	identity string // an expression
+	schema  wsql.DefaultPostgreSQLSchema
+	offsets wsql.DefaultPostgreSQLOffsetsAdapter
 }
 
 func (s postgresSource) register(topic, group string) wsql.Query {
@@ -80,9 +80,8 @@ func (s postgresSource) registered(topic, group string) wsql.Query {
 		` WHERE consumer_group = $1`, Args: []any{group}}
 }
 
-// position is doubted where its transaction is one that has not begun, where it was refused before, and where it is of
-// another server. What waited for the lock sees a position that is newer than its snapshot: it is read again, with the
-// lock.
+// position is doubted where its transaction is one that has not begun. What waited for the lock sees a position that is
+// newer than its snapshot: it is read again, with the lock.
 func (s postgresSource) position(ctx context.Context, db *sql.DB, topic, group,
 	lock string) (at position, trust trust, err error) {
 	at, trust, err = s.positionNow(ctx, db, topic, group, lock)
@@ -96,60 +95,51 @@ func (s postgresSource) positionNow(ctx context.Context, db *sql.DB, topic, grou
 	lock string) (at position, trust trust, err error) {
 	var offset sql.NullInt64
 	var ahead bool
-	var n note
-	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id, last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot()),
-	`+s.columns()+` FROM `+s.offsets.MessagesOffsetsTable(topic)+` p WHERE consumer_group = $1`+lock, group).
-		Scan(&offset, &at.transaction, &ahead, &n.kept, &n.recorded, &n.server)
+	err = db.QueryRowContext(ctx, `SELECT offset_acked, last_processed_transaction_id,
+	last_processed_transaction_id >= pg_snapshot_xmax(pg_current_snapshot()) FROM `+s.offsets.MessagesOffsetsTable(topic)+
+		` WHERE consumer_group = $1`+lock, group).Scan(&offset, &at.transaction, &ahead)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, unknown, fmt.Errorf("the row of consumer group %q is gone from %s", group,
 			s.offsets.MessagesOffsetsTable(topic))
 	}
 	at.offset = offset.Int64
-	switch {
-	case ahead || n.doubts(at):
+	if ahead {
 		trust = doubted
-	case n.missing(at):
-		trust = unrecorded
 	}
 	return at, trust, err
 }
 
 // evidence is a transaction id, of the position or of a message, that this server has yet to give out. What is visible
-// has a lower one, so that there is no false alarm. Time erases it, so a refusal that is recorded is evidence too. Of
-// another server a message that the position would pass over is.
-func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic, group string, at position,
-	_ trust) (string, error) {
+// has a lower one, so that there is no false alarm.
+func (s postgresSource) evidence(ctx context.Context, db *sql.DB, topic string, at position, _ trust) (string, error) {
+	if at.transaction == refused {
+		return "it was refused before: the tables come from another server (a dump was restored, or replicated)", nil
+	}
 	var next, newest int64
-	var n note
 	err := db.QueryRowContext(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-	COALESCE((SELECT transaction_id FROM `+s.schema.MessagesTable(topic)+` ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), '0')::text::bigint,
-	`+s.columns()+` FROM `+s.offsets.MessagesOffsetsTable(topic)+` p WHERE consumer_group = $1`, group).
-		Scan(&next, &newest, &n.kept, &n.recorded, &n.server)
-	if err != nil {
+	COALESCE((SELECT transaction_id FROM `+s.schema.MessagesTable(topic)+
+		` ORDER BY transaction_id DESC, "offset" DESC LIMIT 1), '0')::text::bigint`).Scan(&next, &newest)
+	if err != nil || max(at.transaction, newest) < next {
 		return "", err
 	}
-	if max(at.transaction, newest) >= next {
-		return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next "+
-			"transaction is %d: the tables come from another server (a dump was restored, or replicated)",
-			at.transaction,
-			newest, next), nil
+	return fmt.Sprintf("it is at transaction %d, and the newest message is of transaction %d, while the server's next "+
+		"transaction is %d: the tables come from another server (a dump was restored, or replicated)",
+		at.transaction, newest, next), nil
+}
+
+// refused is the transaction of a position that was refused: no server gives it out. So the position stays refused
+// when the server's ids have passed what it was.
+const refused = math.MaxInt64
+
+func (s postgresSource) refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error) {
+	if at.transaction == refused {
+		return false, nil
 	}
-	if n.recorded.String == refusedAt(at) {
-		return fmt.Sprintf("it is at transaction %d, and was refused there before, as %s shows: the tables came from "+
-			"another server (a dump was restored, or replicated; if the position is good all the same, set %s to null)",
-			at.transaction, serverColumn, serverColumn), nil
-	}
-	if !n.moved() {
-		return "", nil
-	}
-	var passed bool
-	query := s.passedOver(topic, at)
-	if err := db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&passed); err != nil || !passed {
-		return "", err
-	}
-	return fmt.Sprintf("it is at transaction %d of server %s, as %s shows, while this is server %s, and messages with "+
-		"numbers above %d have lower transaction ids (if this server is the other one after pg_upgrade, set %s to null)",
-		at.transaction, n.recorded.String, serverColumn, n.server.String, at.offset, serverColumn), nil
+	_, err = db.ExecContext(ctx, `UPDATE `+s.offsets.MessagesOffsetsTable(topic)+
+		` SET last_processed_transaction_id = $2::bigint::text::xid8
+WHERE consumer_group = $1 AND last_processed_transaction_id = $3::bigint::text::xid8 AND COALESCE(offset_acked, 0) = $4::bigint`,
+		group, int64(refused), at.transaction, at.offset)
+	return err == nil, err
 }
 
 // restart gives messages with ids of the future the id of this transaction: they would be waited for. No group that

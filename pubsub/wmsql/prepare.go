@@ -10,7 +10,6 @@ import (
 
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
@@ -30,19 +29,7 @@ func (s *Subscriber) initialize(ctx context.Context, topic string) error {
 	if err := create(ctx, s.dialect, s.db, queries); err != nil {
 		return fmt.Errorf("wmsql: create the tables of %q: %w", topic, err)
 	}
-	s.note(ctx, topic)
 	return nil
-}
-
-// note adds the column of the server to the table of positions. If the role may not, or consumers are busy, the next
-// start tries again.
-func (s *Subscriber) note(ctx context.Context, topic string) {
-	if s.source == nil {
-		return
-	}
-	if err := s.source.noteColumn(ctx, s.db, topic); err != nil {
-		eventServerUnrecorded.Write(s.config.Logger, err, logging.Fields{logging.Topic: topic})
-	}
 }
 
 // create creates tables. In PostgreSQL CREATE TABLE IF NOT EXISTS looks first and creates then, so that of two at once
@@ -84,12 +71,7 @@ func (s *Subscriber) enter(ctx context.Context, topic string) error {
 		}
 		return nil
 	}
-	err := s.join(ctx, topic)
-	if err == nil {
-		s.note(ctx, topic)
-		return nil
-	}
-	if !s.dialect.missing(err) {
+	if err := s.join(ctx, topic); err == nil || !s.dialect.missing(err) {
 		return err
 	}
 	if err := s.initialize(ctx, topic); err != nil {

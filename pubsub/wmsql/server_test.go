@@ -1,15 +1,11 @@
 package wmsql_test
 
 import (
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -25,14 +21,6 @@ func (b *bench) spend(n int) {
 	}
 }
 
-// recorded is what the table of positions holds of the server.
-func (b *bench) recorded() (recorded string) {
-	b.Helper()
-	query := `SELECT COALESCE(spillway_server, '') FROM ` + b.offsetsTable()
-	testkit.NoError(b, b.db.QueryRow(query).Scan(&recorded))
-	return recorded
-}
-
 // setPosition sets columns of the table of positions.
 func (b *bench) setPosition(to string) {
 	b.Helper()
@@ -46,33 +34,10 @@ func (b *bench) setAhead(by int) {
 		by))
 }
 
-// Feature P1: pg_upgrade makes another server whose transaction ids go on. The position is good, and the group goes on.
-func TestServerUpgraded(t *testing.T) {
-	b := on(t, databases.Postgres)
-	b.handled([]string{"a", "b"}, false)
-	server := b.recorded()
-	testkit.Require(t, server != "", "the server is not recorded")
-	b.setPosition(`spillway_server = '1'`)
-	b.publish("c")
-	b.handle("c")
-	testkit.Equal(t, "recorded is", b.recorded(), server)
-	// The last transactions before the upgrade overlapped: a person has to say that the position is good.
-	b.exec(`UPDATE ` + b.table(b.topic) + ` SET transaction_id = '3', "offset" = "offset" + 1 WHERE uuid = 'b'`)
-	b.setPosition(`spillway_server = '1', offset_acked = offset_acked - 1`)
-	b.exec(`UPDATE ` + b.table(b.topic) + ` SET "offset" = "offset" - 1 WHERE uuid = 'c'`)
-	b.refuses("overlapped")
-	b.refuses("and again")
-	b.setPosition(`spillway_server = NULL`)
-	b.publish("d")
-	b.handle("d")
-	testkit.Equal(t, "recorded is", b.recorded(), server)
-}
-
-// Feature P1: the log says once that the server is another one, and never at a hand-over between instances.
-func TestHandOversAreNoMoves(t *testing.T) {
+// Feature P1: a position that is newer than the snapshot of an instance that waited for it is no false alarm.
+func TestHandOversAreNoAlarm(t *testing.T) {
 	b := on(t, databases.Postgres)
 	log := &testkit.Log{}
-	moves := func() int { return len(log.Lines(watermill.InfoLogLevel, "valid on another server")) }
 	logged := func(c *wmsql.SubscriberConfig) { c.Logger = log }
 	out := make(chan *message.Message)
 	var subs []*wmsql.Subscriber
@@ -99,35 +64,10 @@ func TestHandOversAreNoMoves(t *testing.T) {
 	}
 	(<-out).Ack()
 	b.drained()
-	testkit.Equal(t, "lines of a move", moves(), 0)
+	testkit.Check(t, !log.Is(wmsql.ErrPositionAhead), "a false alarm")
 	for _, sub := range subs {
 		testkit.Is(t, sub.Close(), nil)
 	}
-	b.setPosition(`spillway_server = '1'`)
-	b.publish("behind")
-	b.comes(b.consume(logged), "behind")
-	b.drained()
-	testkit.Equal(t, "lines of a move", moves(), 1)
-}
-
-// watermill-sql's table of positions has no column for the server, and is consumed. Where there is one, it is kept.
-func TestServerColumn(t *testing.T) {
-	b := on(t, databases.Postgres)
-	b.exec(`ALTER TABLE ` + b.offsetsTable() + ` DROP COLUMN spillway_server`)
-	b.publish("a")
-	b.handle("a")
-	testkit.NoError(t, b.subscriber().SubscribeInitialize(b.topic))
-	b.publish("b")
-	b.handle("b")
-	server := b.recorded()
-	b.publish("c")
-	sub, messages := b.stock(patience)
-	b.receive(messages, "c").Ack()
-	b.drained()
-	testkit.Is(t, sub.Close(), nil)
-	b.publish("d")
-	b.handle("d")
-	testkit.Check(t, server != "" && b.recorded() == server, "recorded was %q", server)
 }
 
 // Feature P1: overlapping transactions of many publishers are no false alarm.
@@ -170,32 +110,46 @@ func TestServerStays(t *testing.T) {
 	}
 }
 
-// A role that may not read the server's identifier consumes as before, and a refusal stays all the same.
-func TestServerUnknown(t *testing.T) {
-	address := testkit.Must(url.Parse(databases.Postgres.Create(t)))
-	admin := databases.Postgres.Open(t, address.String())
-	do := func(db *sql.DB, statements ...string) {
-		t.Helper()
-		for _, statement := range statements {
-			testkit.Must(db.Exec(statement))
-		}
+// Feature P1: a refused position stays refused when the server's transaction ids have passed what it was. With
+// RestartIfAhead every message comes.
+func TestRefusalStays(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		t.Run(fmt.Sprintf("running %t", running), func(t *testing.T) {
+			b, want, fresh := on(t, databases.Postgres), batchOf("old", 5), batchOf("new", 5)
+			sub, messages, log := b.handled(want, running)
+			b.setAhead(200)
+			if running {
+				b.until("the error is logged", func() bool { return log.Is(wmsql.ErrPositionAhead) })
+				b.until("the refusal is recorded", func() bool {
+					return b.ask(`SELECT count(*) FROM `+b.offsetsTable()+
+						` WHERE last_processed_transaction_id::text = $1`, "9223372036854775807") == 1
+				})
+			} else {
+				b.refuses("ahead")
+			}
+			b.publish(fresh...)
+			b.spend(300)
+			b.publish("behind")
+			want = append(append(want, fresh...), "behind")
+			if running {
+				b.silent(messages)
+			}
+			b.refuses("the ids have passed the position")
+			b.refuses("and again")
+			testkit.NoError(t, sub.Close()) // it would take its turn in the group
+			b.comes(b.consume(restart), want...)
+			b.drained()
+		})
 	}
-	name := "spillway_test_" + strings.ToLower(rand.Text()[:12])
-	do(admin, `CREATE ROLE `+name+` LOGIN PASSWORD 'unknown'`, `CREATE DATABASE `+name+` OWNER `+name)
-	defer do(admin, `DROP DATABASE `+name+` WITH (FORCE)`, `DROP ROLE `+name)
-	address.Path, address.RawQuery = "/"+name, "sslmode=disable"
-	own := databases.Postgres.Open(t, address.String())
-	do(own, `REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC`)
-	testkit.NoError(t, own.Close())
-	address.User = url.UserPassword(name, "unknown")
-	t.Run("consumes", func(t *testing.T) { // and closes its pools before the database goes
-		b := newBench(t, databases.Postgres, address.String())
-		b.handled([]string{"a", "b"}, false)
-		testkit.Equal(t, "recorded is", b.recorded(), "")
-		b.setAhead(50)
-		b.refuses("ahead")
-		b.spend(100)
-		b.refuses("the ids have passed the position")
-		b.comes(b.consume(restart), "a", "b")
-	})
+}
+
+// Feature P1: a position that a person sets after a refusal is good.
+func TestRefusalAnswered(t *testing.T) {
+	b := on(t, databases.Postgres)
+	b.handled([]string{"a", "b"}, false)
+	b.setAhead(100_000)
+	b.refuses("ahead")
+	b.setPosition(`(offset_acked, last_processed_transaction_id) =
+		(SELECT "offset", transaction_id FROM ` + b.table(b.topic) + ` WHERE uuid = 'a')`)
+	b.handle("b")
 }

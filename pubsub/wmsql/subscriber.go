@@ -175,9 +175,7 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 	}
 	s := &Subscriber{db: db, config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
 	if source, ok := dialect.source(config.Schema); ok {
-		if s.source, err = source.introduce(ctx, db); err != nil {
-			return nil, fmt.Errorf("wmsql: ask the database which server it is: %w", err)
-		}
+		s.source = source
 	} else {
 		eventForeignAdapter.Write(config.Logger, nil,
 			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "database": dialect.name})
