@@ -36,7 +36,7 @@ func TestErase(t *testing.T) {
 		put(s, "ann-due", ann, 0)
 		var b batch
 		eventually(t, "one is due", func() bool {
-			b = testkit.Must(s.take(ctx, 1, time.Hour, nil, nil))
+			b = testkit.Must(s.take(ctx, 1, time.Hour, nil))
 			return len(b.rows) == 1
 		})
 		before := 0

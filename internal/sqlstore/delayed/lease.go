@@ -27,7 +27,6 @@ type batch struct {
 	rows  []taken // in the order in which they are due
 	// more tells that the batch was cut, so that there may be more to take at once.
 	more bool
-	none []string // topics of which a message was asked for, and none was free
 }
 
 // taken is a row under a lease.
@@ -78,34 +77,21 @@ func nextText(s *Store, condition string) string {
 WHERE service = ? AND ready_at <= now_us() + ?` + condition + ` ORDER BY ready_at, due_at, seq LIMIT 1`)
 }
 
-// take leases at most n rows that are due and of none of the topics without, and one each of the topics in probes. It
-// passes over what others have locked.
-func (s *Store) take(ctx context.Context, n int, lease time.Duration, without, probes []string) (batch, error) {
+// take leases at most n rows that are due and of none of the topics without. It passes over what others have locked.
+func (s *Store) take(ctx context.Context, n int, lease time.Duration, without []string) (batch, error) {
 	b := batch{token: watermill.NewUUID()}
 	var seqs []int64
 	err := s.inTransaction(ctx, func(tx *sql.Tx) (err error) {
-		seqs, b.none = nil, nil
 		if s.db.Kind() == database.SQLite {
 			// a transaction that has read is refused when it wants to write and another process has written meanwhile
 			if _, err := tx.ExecContext(ctx, `UPDATE spillway_delayed SET token = token WHERE seq = 0`); err != nil {
 				return err
 			}
 		}
-		for _, topic := range probes {
-			one, _, err := s.choose(ctx, tx, 1, ` AND topic = ?`, []byte(topic))
-			if err != nil {
-				return err
-			}
-			if seqs = append(seqs, one...); len(one) == 0 {
-				b.none = append(b.none, topic)
-			}
-		}
 		condition, args := notOf(without)
-		others, more, err := s.choose(ctx, tx, n, condition, args...)
-		if err != nil {
+		if seqs, b.more, err = s.choose(ctx, tx, n, condition, args...); err != nil {
 			return err
 		}
-		seqs, b.more = append(seqs, others...), more
 		_, err = s.execAmong(ctx, tx, `UPDATE spillway_delayed SET token = ?, ready_at = now_us() + ? WHERE `, seqs, b.token,
 			lease.Microseconds())
 		return err
@@ -193,8 +179,8 @@ FROM spillway_delayed WHERE token = ? AND `+condition+` ORDER BY due_at, seq`), 
 	return read, err
 }
 
-// remove deletes rows, release makes them as if they had never been taken, and postpone puts them off and counts so
-// many failures more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
+// remove deletes rows, release makes them as if they had never been taken, and postpone puts one off and counts a
+// failure more. Renew lets the lease last from now on. All of them leave rows alone that are under another token.
 func (s *Store) remove(ctx context.Context, token string, seqs []int64) error {
 	_, err := s.underToken(ctx, `DELETE FROM spillway_delayed WHERE token = ? AND `, seqs, token)
 	return err
@@ -206,9 +192,9 @@ func (s *Store) release(ctx context.Context, token string, seqs []int64) error {
 	return err
 }
 
-func (s *Store) postpone(ctx context.Context, token string, seqs []int64, wait time.Duration, failures int) error {
-	_, err := s.underToken(ctx, `UPDATE spillway_delayed SET token = '', ready_at = now_us() + ?, failures = failures + ?
-WHERE token = ? AND `, seqs, wait.Microseconds(), failures, token)
+func (s *Store) postpone(ctx context.Context, token string, seq int64, wait time.Duration) error {
+	_, err := s.underToken(ctx, `UPDATE spillway_delayed SET token = '', ready_at = now_us() + ?, failures = failures + 1
+WHERE token = ? AND `, []int64{seq}, wait.Microseconds(), token)
 	return err
 }
 

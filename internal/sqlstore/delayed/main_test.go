@@ -74,7 +74,7 @@ func fill(t testing.TB, s *Store, topic string, n int) {
 	t.Helper()
 	testkit.NoError(t, s.db.Write(t.Context(), func(tx *sql.Tx) error { // which may take its time
 		for i := range n {
-			if _, err := tx.Exec(s.put1, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
+			if _, err := tx.Exec(s.insert, newRecord(s.service, topic, newMessage(numberedID(i))).args(0)...); err != nil {
 				return err
 			}
 		}

@@ -37,7 +37,7 @@ func (m *move) run(rows []taken) {
 	}
 	m.flush()
 	if len(m.rows) > 0 {
-		m.orLog("give back messages", m.worker.from.store.release(m.ctx, m.token, seqsOf(m.rows)))
+		m.giveBack(len(m.rows))
 	}
 }
 
@@ -63,15 +63,15 @@ func (m *move) renew() {
 	}
 }
 
-// one publishes the next message, or the next messages of one topic, or puts them off.
+// one publishes the next message, or the next messages of one topic, or gives them back.
 func (m *move) one() {
 	first := m.rows[0]
 	if first.damage != nil {
 		m.refused(m.rows[:1], first.damage)
 		return
 	}
-	if wait := m.worker.topics.wait(first.topic, time.Now()); wait > 0 {
-		m.postpone(m.rows[:m.same()], wait, 0)
+	if m.worker.topics.waits(first.topic, time.Now()) {
+		m.giveBack(m.same())
 		return
 	}
 	rows := m.rows[:m.worker.topics.atOnce(first.topic, m.same())]
@@ -114,11 +114,13 @@ func (m *move) refused(rows []taken, err error) {
 		if first.damage == nil && !m.refusedAlways(err) {
 			m.worker.topics.refused(first.topic, 1, time.Now())
 		}
-		m.postpone(rows, doubled(firstRowWait, first.failures, maxRowWait), 1)
+		wait := doubled(firstRowWait, first.failures, maxRowWait)
+		m.orLog("put off a message", m.worker.from.store.postpone(m.ctx, m.token, first.seq, wait))
+		m.drop(1)
 		return
 	}
 	m.worker.topics.refused(first.topic, len(rows), time.Now())
-	m.postpone(rows, max(firstTopicWait, m.worker.topics.wait(first.topic, time.Now())), 0)
+	m.giveBack(len(rows))
 }
 
 // givenUp reports whether GiveUp took the message, which the publisher will never take.
@@ -138,9 +140,10 @@ func (m *move) refusedAlways(err error) bool {
 	return m.worker.from.config.Classifier.IsTooLarge(err) || destination.IsRefused(err)
 }
 
-func (m *move) postpone(rows []taken, wait time.Duration, failures int) {
-	m.orLog("put off messages", m.worker.from.store.postpone(m.ctx, m.token, seqsOf(rows), wait, failures))
-	m.drop(len(rows))
+// giveBack gives back the next rows, as if they had never been taken.
+func (m *move) giveBack(n int) {
+	m.orLog("give back messages", m.worker.from.store.release(m.ctx, m.token, seqsOf(m.rows[:n])))
+	m.drop(n)
 }
 
 // flush deletes what was published, and does not rest before it could: what is taken after the lease is published

@@ -114,7 +114,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("%s:\n%s", name, plan)
 			}
 		}
-		b, err := s.take(t.Context(), 200, time.Minute, nil, nil)
+		b, err := s.take(t.Context(), 200, time.Minute, nil)
 		testkit.Check(t, err == nil && len(b.rows) == 50 && !b.more, "%v %v %v", len(b.rows), b.more, err)
 	})
 }

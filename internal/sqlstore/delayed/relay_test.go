@@ -66,14 +66,14 @@ func TestOtherToken(t *testing.T) {
 		put(t, s, "orders", newMessage("1"), 0)
 		var b batch
 		eventually(t, "it is due", func() bool {
-			b = testkit.Must(s.take(ctx, 1, time.Hour, nil, nil))
+			b = testkit.Must(s.take(ctx, 1, time.Hour, nil))
 			return len(b.rows) == 1
 		})
 		testkit.Must(s.db.DB().Exec(`UPDATE spillway_delayed SET token = 'another', ready_at = 7`))
 		seqs := seqsOf(b.rows)
 		testkit.NoError(t, s.remove(ctx, b.token, seqs))
 		testkit.NoError(t, s.release(ctx, b.token, seqs))
-		testkit.NoError(t, s.postpone(ctx, b.token, seqs, time.Minute, 1))
+		testkit.NoError(t, s.postpone(ctx, b.token, seqs[0], time.Minute))
 		testkit.Returns(t, false)(s.renew(ctx, b.token, seqs, time.Hour))
 		var rows int
 		const as = `SELECT COUNT(*) FROM spillway_delayed WHERE token = 'another' AND ready_at = 7 AND failures = 0`
@@ -106,7 +106,7 @@ func TestStop(t *testing.T) {
 		time.Sleep(2 * s.tick) // or the last ones are not due
 		got := out.ids()
 		testkit.Check(t, len(got) == 3 && kept(t, s) == 7, "published: %v, kept: %d", got, kept(t, s))
-		b, err := s.take(t.Context(), 100, time.Hour, nil, nil)
+		b, err := s.take(t.Context(), 100, time.Hour, nil)
 		testkit.Check(t, err == nil && len(b.rows) == 7 && b.rows[0].msg.UUID == numberedID(3),
 			"%d are free: %v", len(b.rows), err)
 	})
@@ -123,7 +123,7 @@ func TestBytes(t *testing.T) {
 		// Or the last ones are not due.
 		time.Sleep(2 * s.tick)
 		for i, want := range []int{3, 2, 2, 1, 1} {
-			b, err := s.take(t.Context(), 100, time.Hour, nil, nil)
+			b, err := s.take(t.Context(), 100, time.Hour, nil)
 			testkit.Check(t, err == nil && len(b.rows) == want && b.more == (i < 4),
 				"%d rows, more: %v, %v; want %d", len(b.rows), b.more, err, want)
 		}

@@ -12,8 +12,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/bits"
-	"strings"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -23,7 +21,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 )
@@ -41,24 +38,23 @@ const (
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
-// use, by any number of processes. It has a goroutine only while messages of several callers go into one statement.
+// use, by any number of processes.
 type Store struct {
 	db      *database.Database
 	service string
-	alarms  alarms                  // of relays in this process
-	batcher *batcher.Batcher[[]any] // what Put writes at the same time
+	alarms  alarms // of relays in this process
 
 	// tick is how long the database's clock may stand still: a delay is as much longer, so that nothing is early on a
 	// better clock.
 	tick time.Duration
 	// index is the hint by which rows are chosen. Otherwise, if many rows are due, MySQL would sort, and lock, all of
 	// them.
-	index string
-	put1  string // a message
+	index  string
+	insert string // a message
 }
 
 func newStore(on *database.Database, service string) *Store {
-	s := &Store{db: on, service: service, put1: on.Statement(putInto + `VALUES ` + putRow)}
+	s := &Store{db: on, service: service, insert: on.Statement(putRow)}
 	switch on.Kind() {
 	case database.MySQL:
 		s.index = ` FORCE INDEX (spillway_delayed_ready)`
@@ -75,11 +71,8 @@ var table = schema.Table{Component: "delayed", Name: "spillway_delayed", Key: []
 			"failures"},
 	}}}
 
-const (
-	putInto = `INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
-`
-	putRow = `(?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
-)
+const putRow = `INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
+VALUES (?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
 
 // NewStore returns a Store, as delay.NewStore does.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
@@ -93,7 +86,6 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err := s.canTake(ctx); err != nil {
 		return nil, fmt.Errorf("delay: NewStore: %w", err)
 	}
-	s.batcher = s.newBatcher()
 	return s, nil
 }
 
@@ -170,11 +162,11 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	}
 	args := r.args(after + s.tick)
 	joined, err := chain.WriteJoined(ctx, s.db.DB(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, s.put1, args...)
+		_, err := tx.ExecContext(ctx, s.insert, args...)
 		return err
 	})
 	if !joined {
-		err = s.putAlone(ctx, args, r.size())
+		err = s.putAlone(ctx, args)
 	}
 	if s.db.TooLarge(err, r.size()) {
 		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, r.size(), err)
@@ -182,19 +174,13 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	return s.db.OwnKey(err, table)
 }
 
-// putAlone stores a message outside of a transaction, together with those of other callers, if there are any.
-func (s *Store) putAlone(ctx context.Context, args []any, size int) error {
+// putAlone stores a message outside of a transaction.
+func (s *Store) putAlone(ctx context.Context, args []any) error {
 	if s.db.Held(ctx) {
 		return errHeld
 	}
-	alone := func() error {
-		_, err := s.db.Exec(ctx, s.put1, args...)
-		return err
-	}
-	if s.batcher == nil {
-		return alone()
-	}
-	return s.batcher.Do(ctx, args, size, alone)
+	_, err := s.db.Exec(ctx, s.insert, args...)
+	return err
 }
 
 var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put " +
@@ -278,59 +264,9 @@ func (r record) size() int {
 	return len(r.service) + len(r.topic) + len(r.msg.UUID) + len(r.metadata) + len(r.msg.Payload)
 }
 
-// args are what statements.put binds.
+// args are what putRow binds.
 func (r record) args(after time.Duration) []any {
 	us := after.Microseconds()
 	return []any{[]byte(r.service), []byte(r.topic), []byte(r.msg.UUID), r.metadata,
 		metadatacodec.Payload(r.msg.Payload), r.size(), us, us}
-}
-
-// What one statement takes of messages that are put at the same time.
-const (
-	togetherRows  = 64
-	togetherBytes = 1 << 20
-	togetherWait  = 5 * time.Second // then each message goes alone
-)
-
-// newBatcher batches messages that different callers put at the same time.
-func (s *Store) newBatcher() *batcher.Batcher[[]any] {
-	most := togetherBytes
-	if largest := s.db.Largest(); largest > 0 {
-		most = min(most, largest/4) // a driver may double values by escaping
-	}
-	texts := s.putTogether()
-	return batcher.New(batcher.Config[[]any]{
-		Rows: togetherRows, Bytes: most, Lanes: batcher.Lanes(s.db.Kind() == database.SQLite), Timeout: togetherWait,
-		Together: func(ctx context.Context, rows [][]any) ([]int, error) {
-			size := bits.Len(uint(len(rows) - 1))
-			text, columns := texts(len(rows), size), len(rows[0])
-			args := make([]any, 0, columns<<size)
-			for _, row := range rows {
-				args = append(args, row...)
-			}
-			if s.db.Kind() == database.Postgres {
-				args = append(args, make([]any, (1<<size-len(rows))*columns)...)
-			}
-			_, err := s.db.Exec(ctx, text, args...)
-			return nil, err
-		},
-	})
-}
-
-// putTogether returns the statement that puts a number of messages. Servers and drivers for PostgreSQL keep each
-// statement that they see. So there are only those of 1, 2, 4 and so on messages there, and what is left of them is
-// NULL.
-func (s *Store) putTogether() (text func(rows, size int) string) {
-	if s.db.Kind() != database.Postgres {
-		return func(rows, _ int) string {
-			return s.db.Statement(putInto + `VALUES ` + putRow + strings.Repeat(`, `+putRow, rows-1))
-		}
-	}
-	const row = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bigint, ?::bigint, ?::bigint)`
-	var texts []string
-	for n := 1; n <= togetherRows; n *= 2 {
-		texts = append(texts, s.db.Statement(putInto+`SELECT service, topic, id, metadata, payload, size, now_us() + due, now_us() + ready
-FROM (VALUES `+row+strings.Repeat(`, `+row, n-1)+`) v (service, topic, id, metadata, payload, size, due, ready) WHERE service IS NOT NULL`))
-	}
-	return func(_, size int) string { return texts[size] }
 }

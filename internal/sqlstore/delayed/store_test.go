@@ -211,7 +211,7 @@ func TestServices(t *testing.T) {
 			testkit.Equal(t, s.Service(), strings.Join(whatWaits(t, s), ", "), `"orders" 1`)
 			testkit.Equal(t, "left", len(testkit.Must(Left(t.Context(), s.DB(), s.Service()))), 1)
 			time.Sleep(2 * s.tick)
-			b := testkit.Must(s.take(t.Context(), 10, time.Minute, nil, nil))
+			b := testkit.Must(s.take(t.Context(), 10, time.Minute, nil))
 			testkit.Check(t, len(b.rows) == 1 && b.rows[0].msg.UUID == s.Service(), "%s: %+v", s.Service(), b)
 		}
 	})

@@ -20,10 +20,6 @@ const (
 	// logged is how many bytes of a name go into logs and errors.
 	logged = 200
 
-	// dear is a look that reads many rows of topics that refuse, or of what an old snapshot keeps. Then the relay leaves
-	// the database alone for five times as long.
-	dear = 10 * time.Millisecond
-
 	firstPause, maxPause       = 100 * time.Millisecond, 5 * time.Second // of a database that fails
 	firstContended, shortSleep = 5 * time.Millisecond, 200 * time.Microsecond
 )
@@ -39,13 +35,11 @@ type worker struct {
 // round moves what is due and returns for how long there is nothing to do.
 func (w *worker) round(ctx context.Context) time.Duration {
 	poll := w.from.config.Poll
-	passed, probes, tryIn := w.topics.passed(time.Now())
-	begun := time.Now()
+	passed, tryIn := w.topics.passed(time.Now())
 	in, ok, err := w.from.store.next(ctx, poll, passed)
-	cost := time.Since(begun)
-	if err == nil && (ok && in <= 0 || len(probes) > 0) {
+	if err == nil && ok && in <= 0 {
 		err = w.moveAll(ctx)
-		if passed, _, tryIn = w.topics.passed(time.Now()); err == nil && w.misses == 0 {
+		if passed, tryIn = w.topics.passed(time.Now()); err == nil && w.misses == 0 {
 			in, ok, err = w.from.store.next(ctx, poll, passed)
 		}
 	}
@@ -53,18 +47,14 @@ func (w *worker) round(ctx context.Context) time.Duration {
 		return w.failed(ctx, err)
 	}
 	w.recovered()
-	least := shortSleep
-	if cost > dear {
-		least = 5 * cost
-	}
-	most := max(min(poll, tryIn), least)
+	most := max(min(poll, tryIn), shortSleep)
 	switch {
 	case w.misses > 0: // others have it, for the moment
 		return min(doubled(firstContended, w.misses, poll), most)
 	case !ok:
 		return most
 	}
-	return min(max(in, least), most)
+	return min(max(in, shortSleep), most)
 }
 
 // moveAll takes and publishes for as long as batches are full.
@@ -72,17 +62,14 @@ func (w *worker) moveAll(ctx context.Context) error {
 	for first := true; ctx.Err() == nil; first = false {
 		under, cancel := lingering(ctx)
 		before := time.Now()
-		passed, probes, _ := w.topics.passed(before)
-		taken, err := w.from.store.take(under, w.from.config.Batch, w.from.config.Lease, passed, probes)
+		passed, _ := w.topics.passed(before)
+		taken, err := w.from.store.take(under, w.from.config.Batch, w.from.config.Lease, passed)
 		if err != nil {
 			cancel()
 			return err
 		}
 		w.recovered()
-		for _, topic := range taken.none {
-			w.topics.empty(topic, before.Add(w.from.config.Poll))
-		}
-		if w.misses++; !first || len(taken.rows) > 0 || taken.more || len(probes) > 0 {
+		if w.misses++; !first || len(taken.rows) > 0 || taken.more {
 			w.misses = 0
 		}
 		m := &move{worker: w, ctx: under, stop: ctx, token: taken.token, renewed: before, flushed: before}
@@ -216,38 +203,23 @@ type topic struct {
 	until    time.Time // nothing is published before
 }
 
-// wait returns for how long nothing is published to a topic.
-func (t topics) wait(name string, now time.Time) time.Duration {
-	if one := t[name]; one != nil {
-		return max(0, one.until.Sub(now))
-	}
-	return 0
+// waits reports whether nothing is published to a topic for a while.
+func (t topics) waits(name string, now time.Time) bool {
+	one := t[name]
+	return one != nil && one.until.After(now)
 }
 
-// passed returns the topics whose messages are left alone since they refuse, those that may be tried again with
-// one message, and how long it is until there is one.
-func (t topics) passed(now time.Time) (all, probes []string, in time.Duration) {
+// passed returns the topics whose messages are left alone since they refuse, and how long it is until one may be tried
+// again.
+func (t topics) passed(now time.Time) (all []string, in time.Duration) {
 	in = maxTopicWait
 	for name, one := range t {
-		wait := one.until.Sub(now)
-		if one.refusals < maxRefusals && wait <= 0 {
-			continue
-		}
-		all = append(all, name)
-		if in = min(in, wait); wait <= 0 {
-			probes = append(probes, name)
+		if wait := one.until.Sub(now); wait > 0 {
+			all, in = append(all, name), min(in, wait)
 		}
 	}
 	slices.Sort(all) // else there would be a statement for each order
-	return all, probes, in
-}
-
-// empty notes that no message of a topic is free that was to be tried again. Step by step the topic is forgotten.
-func (t topics) empty(name string, until time.Time) {
-	if one := t[name]; one != nil {
-		one.refusals /= 2
-		one.until = until
-	}
+	return all, in
 }
 
 // atOnce is how many of n messages can go in one call.
@@ -273,8 +245,8 @@ func (t topics) took(name string) {
 func (t topics) refused(name string, n int, now time.Time) {
 	one := t[name]
 	if one == nil {
-		if t.makeRoom(now); len(t) >= maxTopics {
-			return // its messages still wait
+		if len(t) >= maxTopics {
+			clear(t) // all may be tried again
 		}
 		one = &topic{}
 		t[name] = one
@@ -283,18 +255,6 @@ func (t topics) refused(name string, n int, now time.Time) {
 	one.refusals++
 	if over := one.refusals - maxRefusals; n > 1 || over >= 0 {
 		one.until = now.Add(doubled(firstTopicWait, max(0, over), maxTopicWait))
-	}
-}
-
-// makeRoom forgets topics that are not blocked any more.
-func (t topics) makeRoom(now time.Time) {
-	if len(t) < maxTopics {
-		return
-	}
-	for name, one := range t {
-		if !one.until.After(now) {
-			delete(t, name)
-		}
 	}
 }
 

@@ -30,8 +30,7 @@
 // messages are early or late by as much. A relay neither spins nor sleeps for longer than a second.
 //
 // A look reads the rows that are due of topics that refuse, and what an old snapshot keeps of deleted rows: some 50
-// milliseconds for 100,000 of them. If it takes longer than 10 milliseconds, the relay leaves the database alone for
-// five times as long, unless there is something to take.
+// milliseconds for 100,000 of them.
 //
 // # In one transaction
 //
@@ -47,7 +46,7 @@
 //     is at most a minute for a message that is refused alone. It is at most 30 seconds for a topic that refused three
 //     in a row or several at once.
 //   - A topic refuses. Other topics go on after the failed call has returned. Rows of the topic are passed over and not
-//     written again, and one message is tried each time.
+//     written again, until one is tried.
 //   - A message is refused for good: the stages dead-letter it. If that fails too, it is tried once a minute, and
 //     logged, until its row is deleted.
 //   - A publisher takes its time. The lease is renewed for ten leases in a call. After that others may take the

@@ -10,8 +10,7 @@ import (
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Give it to stages.Config.Store. It is safe for
-// concurrent use, by any number of processes. It has a goroutine only while messages of several callers go into one
-// statement.
+// concurrent use, by any number of processes.
 type Store struct {
 	handle
 	kept
