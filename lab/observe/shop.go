@@ -81,8 +81,7 @@ func openShop(ctx context.Context, folder string) (s *shop, err error) {
 // open makes an instance, whose channel has its metrics on a page of its own.
 func (s *shop) open(ctx context.Context, name string) (*instance, error) {
 	registry := prometheus.NewRegistry()
-	metrics, err := prom.New(prom.Config{Registerer: registry, Interval: time.Second, Timeout: time.Second,
-		MaxValues: 20})
+	metrics, err := prom.New(prom.Config{Registerer: registry, Interval: time.Second, MaxValues: 20})
 	if err != nil {
 		return nil, err
 	}

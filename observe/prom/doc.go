@@ -16,12 +16,11 @@
 // # What is counted
 //
 // Most is counted where it happens, in this process. The rest is read at a scrape. The breakers, stores and retry
-// budgets are read from Channel.Health. The letters, the delay store and the campaigns are sources in a database. One
-// instance of the service asks a source within Config.Interval, however often is scraped, and the others read its
-// answer: their series are the same on each instance.
+// budgets are read from Channel.Health. The letters, the delay store and the campaigns are sources in a database. Each
+// instance of the service asks a source once within Config.Interval, however often is scraped.
 //
 // If the database does not answer, spillway_source_up is 0, and the series of the source keep their last values for
-// 5 minutes. Then they end. The scrape itself goes on, within Config.Timeout.
+// 5 minutes. Then they end. The scrape itself goes on after 5 s.
 //
 // # Labels are bounded
 //

@@ -33,7 +33,8 @@ import (
 // everything is a service in which each event that is counted happened, and has a campaign.
 func everything(t *testing.T, registry prometheus.Registerer) (campaign string) {
 	t.Helper()
-	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry, Timeout: time.Minute}))
+	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
+	metrics.Wait(time.Minute)
 	quiet := gochannel.NewGoChannel(gochannel.Config{}, nil)
 	t.Cleanup(func() { _ = quiet.Close() })
 	db := open(t)

@@ -144,13 +144,13 @@ func (a *attempts) seriesOf(p series.Place) *placeSeries {
 
 // stagesSource are the messages that wait in the delay store. Instances of a service can have different handlers: the
 // names are this instance's own.
-func (m *Metrics) stagesSource(ctx context.Context, of *stages.Stages) (prometheus.Collector, error) {
+func (m *Metrics) stagesSource(of *stages.Stages) prometheus.Collector {
 	store := hidden.Of(of).Store()
 	waiting := newDesc("stage_waiting", "Messages that wait in the delay store, in all stages of a handler. Those of "+
 		"handlers that this process does not have are other.", "topic", "handler")
 	overdue := newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.",
 		"topic", "handler")
-	return newScraped(ctx, store.DB(), store.Service(), "stages", m, store.Waiting,
+	return newScraped(m, "stages", store.Waiting,
 		func(ch chan<- prometheus.Metric, now []delayed.Waiting) {
 			type sum struct{ waiting, overdue float64 }
 			sums := make(map[series.Place]sum)

@@ -16,31 +16,19 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// lettersAnswer is what the store says. It is small: the letters of further causes are only a number.
+// lettersAnswer is what the store says.
 type lettersAnswer struct {
-	Totals map[letters.Status]int
-	Causes int
-	Oldest time.Time // when the letter failed first that waits longest, of no snoozed cause; zero if none waits
-	Groups []group   // those with the most letters
-	Others int       // letters of further causes
-	Newest []newest
-}
-
-// group is the letters of one cause.
-type group struct {
-	Cause, Topic, Handler, Class, Reason string
-	Waiting, Arrived                     int
-	Oldest                               time.Time
-}
-
-// newest is when the newest of the causes with these values began.
-type newest struct {
-	Topic, Handler, Class, Reason string
-	Began                         time.Time
+	totals map[letters.Status]int
+	causes int
+	oldest time.Time            // when the letter failed first that waits longest, of no snoozed cause; zero if none waits
+	groups []letters.Group      // those with the most letters
+	waits  map[string]time.Time // since when their oldest letters wait
+	others int                  // letters of further causes
+	newest []letters.Group      // of no snoozed cause, the newest first
 }
 
 // lettersSource are the letters in the store.
-func (m *Metrics) lettersSource(ctx context.Context, store *letters.Store) (prometheus.Collector, error) {
+func (m *Metrics) lettersSource(store *letters.Store) prometheus.Collector {
 	cause := []string{"cause", "topic", "handler", "class", "reason"}
 	byStatus := newDesc("letters", "Dead letters in the store, by their status.", "status")
 	waiting := newDesc("letters_waiting", "Dead letters that wait, by cause. The causes with the fewest letters are "+
@@ -53,55 +41,49 @@ func (m *Metrics) lettersSource(ctx context.Context, store *letters.Store) (prom
 	latest := newDesc("letters_newest_cause_timestamp_seconds", "When the newest cause with waiting letters began, as Unix "+
 		"time. Snoozed causes are left out.", cause[1:]...)
 	causes := newDesc("letters_causes", "Causes whose letters wait, at most 1,000.")
-	bound := func(topic, handler, class, reason string) []string {
-		return []string{m.labels.value("topic", topic), m.labels.value("handler", handler), clean(class),
-			m.labels.value("reason", reason)}
+	bound := func(g letters.Group) []string {
+		return []string{m.labels.value("topic", g.Topic), m.labels.value("handler", g.Handler), g.Class.String(),
+			m.labels.value("reason", g.Reason)}
 	}
 	emit := func(ch chan<- prometheus.Metric, now lettersAnswer) {
-		for status, n := range now.Totals {
+		for status, n := range now.totals {
 			if status != letters.StatusErased { // nothing is left of these
 				gauge(ch, byStatus, float64(n), string(status))
 			}
 		}
-		gauge(ch, causes, float64(now.Causes))
-		if !now.Oldest.IsZero() {
-			gauge(ch, oldestOfAll, unix(now.Oldest))
+		gauge(ch, causes, float64(now.causes))
+		if !now.oldest.IsZero() {
+			gauge(ch, oldestOfAll, unix(now.oldest))
 		}
-		others := now.Others
-		for i, g := range now.Groups {
-			if i >= maxCauses { // of an instance of another version
-				others += g.Waiting
-				continue
-			}
-			labels := append([]string{clean(g.Cause)}, bound(g.Topic, g.Handler, g.Class, g.Reason)...)
-			gauge(ch, waiting, float64(g.Waiting), labels...)
+		for _, g := range now.groups {
+			labels := append([]string{clean(g.Cause)}, bound(g)...)
+			gauge(ch, waiting, float64(g.Count), labels...)
 			ch <- prometheus.MustNewConstMetric(arrived, prometheus.CounterValue, float64(g.Arrived), labels...)
-			if !g.Oldest.IsZero() {
-				gauge(ch, oldest, unix(g.Oldest), labels...)
+			if at := now.waits[g.Cause]; !at.IsZero() {
+				gauge(ch, oldest, unix(at), labels...)
 			}
 		}
-		if others > 0 {
-			gauge(ch, waiting, float64(others), series.Other, series.Other, series.Other, series.Other, series.Other)
+		if now.others > 0 {
+			gauge(ch, waiting, float64(now.others), series.Other, series.Other, series.Other, series.Other, series.Other)
 		}
-		began := make(map[[4]string]time.Time) // several can have the same values once these are bounded
-		for _, n := range now.Newest {
-			values := [4]string(bound(n.Topic, n.Handler, n.Class, n.Reason))
-			if n.Began.After(began[values]) {
-				began[values] = n.Began
+		shown := make(map[[4]string]bool) // several can have the same values, of which the newest counts
+		for _, g := range now.newest {
+			if len(shown) == maxCauses {
+				break
 			}
-		}
-		for values, at := range began {
-			gauge(ch, latest, unix(at), values[:]...)
+			if values := [4]string(bound(g)); !shown[values] {
+				shown[values] = true
+				gauge(ch, latest, unix(g.FirstFailedAt), values[:]...)
+			}
 		}
 	}
 	ask := func(ctx context.Context) (lettersAnswer, error) { return askLetters(ctx, store) }
-	return newScraped(ctx, hidden.Of(store).DB(), hidden.Of(store).Service(), "letters", m, ask, emit, byStatus, waiting,
-		arrived, oldest, oldestOfAll, latest, causes)
+	return newScraped(m, "letters", ask, emit, byStatus, waiting, arrived, oldest, oldestOfAll, latest, causes)
 }
 
 // askLetters asks the store. All numbers are kept with the letters: no statement counts letters.
 func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err error) {
-	if a.Totals, err = hidden.Of(store).Totals(ctx); err != nil {
+	if a.totals, err = hidden.Of(store).Totals(ctx); err != nil {
 		return a, err
 	}
 	waiting := []letters.Status{letters.StatusWaiting}
@@ -118,65 +100,43 @@ func askLetters(ctx context.Context, store *letters.Store) (a lettersAnswer, err
 		return a, err
 	}
 	if len(first) > 0 {
-		if a.Oldest = first[0].FirstFailedAt; a.Oldest.IsZero() {
-			a.Oldest = first[0].StoredAt
+		if a.oldest = first[0].FirstFailedAt; a.oldest.IsZero() {
+			a.oldest = first[0].StoredAt
 		}
 	}
-	a.Causes = len(groups)
+	a.causes = len(groups)
 	snoozed := func(g letters.Group) bool { return notes[g.Cause].Snoozed }
-	a.Newest = newestOf(slices.DeleteFunc(slices.Clone(groups), snoozed), maxCauses)
+	a.newest = slices.DeleteFunc(slices.Clone(groups), snoozed)
+	slices.SortFunc(a.newest, func(a, b letters.Group) int { return b.FirstFailedAt.Compare(a.FirstFailedAt) })
 	// Of causes with equally many letters the oldest come first: an attacker who makes causes makes no new series.
 	slices.SortStableFunc(groups, func(a, b letters.Group) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), a.FirstFailedAt.Compare(b.FirstFailedAt),
 			cmp.Compare(a.Cause, b.Cause))
 	})
-	kept := groups[:min(len(groups), maxCauses)]
-	for _, g := range groups[len(kept):] {
-		a.Others += g.Count
+	a.groups = groups[:min(len(groups), maxCauses)]
+	for _, g := range groups[len(a.groups):] {
+		a.others += g.Count
 	}
 	var causes []string
-	for _, g := range kept {
+	for _, g := range a.groups {
 		if !snoozed(g) {
 			causes = append(causes, g.Cause)
 		}
 	}
-	oldest, err := hidden.Of(store).OldestWaiting(ctx, causes...)
-	for _, g := range kept {
-		a.Groups = append(a.Groups,
-			group{g.Cause, clean(g.Topic), clean(g.Handler), g.Class.String(), clean(g.Reason), g.Count, g.Arrived,
-				oldest[g.Cause]})
-	}
+	a.waits, err = hidden.Of(store).OldestWaiting(ctx, causes...)
 	return a, err
-}
-
-// newestOf returns when the newest causes began, at most n values.
-func newestOf(groups []letters.Group, n int) (all []newest) {
-	groups = slices.SortedFunc(slices.Values(groups), func(a, b letters.Group) int {
-		return b.FirstFailedAt.Compare(a.FirstFailedAt)
-	})
-	seen := make(map[newest]bool)
-	for _, g := range groups {
-		of := newest{Topic: clean(g.Topic), Handler: clean(g.Handler), Class: g.Class.String(), Reason: clean(g.Reason)}
-		if len(all) == n || seen[of] {
-			continue
-		}
-		seen[of] = true
-		of.Began = g.FirstFailedAt
-		all = append(all, of)
-	}
-	return all
 }
 
 // maxCampaigns is how many campaigns have series of their own, the newest of those that have not ended.
 const maxCampaigns = 20
 
 type campaignsAnswer struct {
-	Summary inside.Summary[campaigns.State]
-	Live    []campaigns.Campaign
+	summary inside.Summary[campaigns.State]
+	live    []campaigns.Campaign
 }
 
 func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswer, err error) {
-	if a.Summary, err = hidden.Of(c).Summary(ctx); err != nil {
+	if a.summary, err = hidden.Of(c).Summary(ctx); err != nil {
 		return a, err
 	}
 	var live []campaigns.State
@@ -185,12 +145,12 @@ func askCampaigns(ctx context.Context, c *campaigns.Campaigns) (a campaignsAnswe
 			live = append(live, s)
 		}
 	}
-	a.Live, err = c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
+	a.live, err = c.List(ctx, campaigns.List{States: live, Limit: maxCampaigns})
 	return a, err
 }
 
 // campaignsSource are the campaigns of the store's service.
-func (m *Metrics) campaignsSource(ctx context.Context, c *campaigns.Campaigns) (prometheus.Collector, error) {
+func (m *Metrics) campaignsSource(c *campaigns.Campaigns) prometheus.Collector {
 	states := newDesc("campaigns", "Campaigns, by their state.", "state")
 	blocked := newDesc("policies_blocked_causes",
 		"Causes that a standing policy leaves to a person, until one releases them.")
@@ -200,11 +160,11 @@ func (m *Metrics) campaignsSource(ctx context.Context, c *campaigns.Campaigns) (
 		"20 campaigns have series.", "campaign", "outcome")
 	emit := func(ch chan<- prometheus.Metric, now campaignsAnswer) {
 		for _, state := range campaigns.States {
-			gauge(ch, states, float64(now.Summary.States[state]), string(state))
+			gauge(ch, states, float64(now.summary.States[state]), string(state))
 		}
-		gauge(ch, stopped, float64(now.Summary.Stopped))
-		gauge(ch, blocked, float64(now.Summary.Blocked))
-		for _, n := range now.Live {
+		gauge(ch, stopped, float64(now.summary.Stopped))
+		gauge(ch, blocked, float64(now.summary.Blocked))
+		for _, n := range now.live {
 			for outcome, letters := range map[string]int{
 				"pending": n.Pending, "not_heard": n.NotHeard, "succeeded": n.Succeeded, "failed_again": n.FailedAgain,
 				"quarantined": n.Quarantined, "refused": n.Refused, "failed": n.Failed, "gone": n.Gone,
@@ -213,13 +173,12 @@ func (m *Metrics) campaignsSource(ctx context.Context, c *campaigns.Campaigns) (
 			}
 		}
 	}
-	store := hidden.Of(hidden.Of(c).Store())
 	ask := func(ctx context.Context) (campaignsAnswer, error) { return askCampaigns(ctx, c) }
-	return newScraped(ctx, store.DB(), store.Service(), "campaigns", m, ask, emit, states, stopped, blocked, inHand)
+	return newScraped(m, "campaigns", ask, emit, states, stopped, blocked, inHand)
 }
 
 // sequencesSource are the messages that wait in the order of their key.
-func (m *Metrics) sequencesSource(ctx context.Context, table *sequence.Table) (prometheus.Collector, error) {
+func (m *Metrics) sequencesSource(table *sequence.Table) prometheus.Collector {
 	sequences := newDesc("sequences", "Keys of a partition with parked messages.", "topic")
 	held := newDesc("sequences_held", "Keys of a partition whose messages are held until a person decides.", "topic")
 	waiting := newDesc("sequences_waiting", "Messages that are parked in the order of their key.", "topic")
@@ -241,6 +200,5 @@ func (m *Metrics) sequencesSource(ctx context.Context, table *sequence.Table) (p
 			gauge(ch, overdue, n.overdue, topic)
 		}
 	}
-	return newScraped(ctx, table.DB(), table.Service(), "sequences", m, table.Standing, emit, sequences, held, waiting,
-		overdue)
+	return newScraped(m, "sequences", table.Standing, emit, sequences, held, waiting, overdue)
 }

@@ -24,6 +24,7 @@ const namespace = "spillway"
 // Metrics are the metrics of one or several channels. They are safe for concurrent use.
 type Metrics struct {
 	config   Config
+	timeout  time.Duration
 	labels   *bounded
 	observed atomic.Bool // by a Channel at least
 	watched  atomic.Bool
@@ -43,7 +44,7 @@ func New(config Config) (*Metrics, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	m := &Metrics{config: config, labels: newBounded(config.MaxValues)}
+	m := &Metrics{config: config, timeout: timeout, labels: newBounded(config.MaxValues)}
 	if err := register(config.Registerer, m.collectors()); err != nil {
 		return nil, err
 	}
@@ -74,9 +75,8 @@ var errNoContext = errors.New("prom: the context is nil: give context.Background
 
 // Watch adds what is read at a scrape: the states of the channel's breakers and retry budgets, its stores that are
 // away, the letters that wait in its dead-letter store, the messages that wait in its delay store, and those that wait
-// in the order of their key; and the campaigns of its service, if they are given. It makes the table of shared answers
-// in their databases if it is missing, within ctx. It is called once, with one channel. A channel that was made without
-// the Metrics in Config.Observers counts nothing.
+// in the order of their key; and the campaigns of its service, if they are given. It is called once, with one channel,
+// and asks a database within ctx. A channel that was made without the Metrics in Config.Observers counts nothing.
 func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*campaigns.Campaigns) error {
 	switch {
 	case ctx == nil:
@@ -109,32 +109,22 @@ func (m *Metrics) Watch(ctx context.Context, channel *spillway.Channel, all ...*
 func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 	of []*campaigns.Campaigns) ([]prometheus.Collector, error) {
 	all := []prometheus.Collector{newHealth(channel, m.labels)}
-	add := func(c prometheus.Collector, err error) error {
-		all = append(all, c)
-		return err
-	}
 	store := channel.Letters()
 	if store == nil {
 		store = m.store.Load()
 	}
 	if store != nil {
-		if err := add(m.lettersSource(ctx, store)); err != nil {
-			return nil, err
-		}
+		all = append(all, m.lettersSource(store))
 	}
 	if hidden.Of(channel.Stages()).Store() != nil {
-		if err := add(m.stagesSource(ctx, channel.Stages())); err != nil {
-			return nil, err
-		}
+		all = append(all, m.stagesSource(channel.Stages()))
 	}
 	table, err := sequence.TableOf(ctx, channel)
-	if err == nil && table != nil {
-		err = add(m.sequencesSource(ctx, table))
+	if table != nil {
+		all = append(all, m.sequencesSource(table))
 	}
 	for _, c := range of {
-		if err == nil {
-			err = add(m.campaignsSource(ctx, c))
-		}
+		all = append(all, m.campaignsSource(c))
 	}
 	return all, err
 }
@@ -197,12 +187,9 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// MaxValues is the largest number of values of each label; all others are "other". Default: 200. At most 10,000.
 	MaxValues int
-	// Interval is the least time between two queries of the dead-letter store, and of each other source: one instance
-	// of the service asks, and the others read its answer. Give all instances the same. Default: 30 s.
+	// Interval is the least time between two queries of the dead-letter store, and of each other source, by one
+	// instance. Raise it for many instances. Default: 30 s.
 	Interval time.Duration
-	// Timeout bounds such a query, and so how long a scrape waits for the database. It must be below the scrape timeout
-	// of Prometheus, which is 10 s by default. Default: 5 s.
-	Timeout time.Duration
 }
 
 func (c *Config) setDefaults() {
@@ -211,9 +198,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.Interval == 0 {
 		c.Interval = 30 * time.Second
-	}
-	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
 	}
 }
 
@@ -224,8 +208,8 @@ func (c *Config) validate() error {
 	if c.MaxValues < 1 || c.MaxValues > 10_000 {
 		return fmt.Errorf("prom: Config.MaxValues is %d: it must be 1 to 10,000", c.MaxValues)
 	}
-	if c.Interval < 0 || c.Timeout < 0 {
-		return fmt.Errorf("prom: Config.Interval (%s) and Timeout (%s) must not be negative", c.Interval, c.Timeout)
+	if c.Interval < 0 {
+		return fmt.Errorf("prom: Config.Interval is %s: it must not be negative", c.Interval)
 	}
 	return nil
 }
@@ -233,6 +217,10 @@ func (c *Config) validate() error {
 // maxCauses is how many causes have series of their own, those with the most letters: more do not fit a page. The
 // letters of the others are the cause "other".
 const maxCauses = 20
+
+// timeout bounds how long a scrape waits for a database. It is below the scrape timeout of Prometheus, which is 10 s by
+// default.
+const timeout = 5 * time.Second
 
 // stale is how long the series of a source keep their last values while the database does not answer: for longer than
 // it takes to begin again, and shorter than a person takes to look.

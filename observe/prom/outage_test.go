@@ -8,13 +8,12 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/observe/prom"
 )
 
 // Feature O1: while the database hangs each scrape ends and has all other series. One statement hangs.
 func TestScrapesOfADatabaseThatHangs(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
-		one := instances(t, d, address, 1, prom.Config{Interval: time.Millisecond, Timeout: 2 * time.Second})[0]
+		one := instances(t, d, address, 1, time.Millisecond, 2*time.Second)[0]
 		one.letter(t, "1", "boom")
 		testkit.Eventually(t, "the letter", func() bool { return value(t, one.scrape(t), "spillway_letters_causes") == 1 })
 		release := make(chan struct{})
@@ -51,9 +50,9 @@ func TestScrapesOfADatabaseThatHangs(t *testing.T) {
 // Feature O1: a driver that panics fails a scrape of its source, and no other.
 func TestScrapesOfADriverThatPanics(t *testing.T) {
 	db := databases.SQLite
-	one := instances(t, db, db.Create(t), 1, prom.Config{Interval: time.Millisecond, Timeout: time.Minute})[0]
+	one := instances(t, db, db.Create(t), 1, time.Millisecond, time.Minute)[0]
 	one.with(func(statement string) error {
-		if strings.Contains(statement, "FROM spillway_answers") {
+		if strings.Contains(statement, question) {
 			panic("driver")
 		}
 		return nil

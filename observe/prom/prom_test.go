@@ -152,7 +152,7 @@ func TestRefusals(t *testing.T) {
 	for says, config := range map[string]prom.Config{
 		"Registerer is nil": {},
 		"MaxValues is -1":   {Registerer: registry, MaxValues: -1},
-		"Interval (-1s)":    {Registerer: registry, Interval: -time.Second},
+		"Interval is -1s":   {Registerer: registry, Interval: -time.Second},
 	} {
 		testkit.Says(t, testkit.Err(prom.New(config)), says)
 	}

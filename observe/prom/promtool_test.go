@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -65,7 +66,7 @@ func TestPromtool(t *testing.T) {
 
 // Feature O1: a store that the caller made, and gave as the Publisher, is read as the channel's own is.
 func TestStoreOfTheCaller(t *testing.T) {
-	all := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, prom.Config{})
+	all := instances(t, databases.SQLite, databases.SQLite.Create(t), 1, time.Minute, time.Minute)
 	registry := prometheus.NewPedanticRegistry()
 	metrics := testkit.Must(prom.New(prom.Config{Registerer: registry}))
 	channel := testkit.Must(spillway.New(t.Context(), spillway.Config{

@@ -2,9 +2,6 @@ package prom
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -13,16 +10,15 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/askonce"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 )
 
-// source is something in a database that is asked for at a scrape: by one instance of the service within
-// Config.Interval. The others read its answer. Between two answers a scrape asks the database nothing.
+// source is something in a database that is asked for at a scrape, at most once within Config.Interval. Between two
+// answers a scrape asks the database nothing.
 type source[T any] struct {
-	ask    func(context.Context) (T, error)
-	shared *askonce.Question
-	config *Config
+	ask     func(context.Context) (T, error)
+	every   time.Duration
+	timeout time.Duration
 
 	mu     sync.Mutex
 	last   T
@@ -42,20 +38,14 @@ type scraped[T any] struct {
 }
 
 // newScraped asks for what emit makes the series of.
-func newScraped[T any](ctx context.Context, db *sql.DB, service, name string, m *Metrics,
-	ask func(context.Context) (T, error), emit func(chan<- prometheus.Metric, T),
-	others ...*prometheus.Desc) (prometheus.Collector, error) {
-	shared, err := askonce.New(ctx, db, service, name+"/1")
-	if err != nil {
-		return nil, fmt.Errorf("prom: %w", err)
-	}
+func newScraped[T any](m *Metrics, name string, ask func(context.Context) (T, error),
+	emit func(chan<- prometheus.Metric, T), others ...*prometheus.Desc) prometheus.Collector {
 	labels := prometheus.Labels{"source": name}
-	return &scraped[T]{source: source[T]{ask: ask, shared: shared, config: &m.config},
-		up: prometheus.NewDesc(namespace+"_source_up",
-			"1 if the database answered, and some instance of the service asked it lately.", nil, labels),
+	return &scraped[T]{source: source[T]{ask: ask, every: m.config.Interval, timeout: m.timeout},
+		up: prometheus.NewDesc(namespace+"_source_up", "1 if the database answered when it was asked last.", nil, labels),
 		answered: prometheus.NewDesc(namespace+"_source_answered_timestamp_seconds",
 			"When the database answered last, as Unix time; 0 is never.", nil, labels),
-		others: others, emit: emit}, nil
+		others: others, emit: emit}
 }
 
 func (s *scraped[T]) Describe(ch chan<- *prometheus.Desc) {
@@ -74,13 +64,12 @@ func (s *scraped[T]) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// read returns the last answer, when it was given, and whether it is of now: the database answers, and some instance
-// asks it. Scrapes at the same time wait for one answer. A database that hangs holds a scrape for Config.Timeout, and
-// those that follow not at all.
+// read returns the last answer, when it was given, and whether the database answers. Scrapes at the same time wait for
+// one answer. A database that hangs holds a scrape for the timeout, and those that follow not at all.
 func (s *source[T]) read() (last T, at time.Time, ok bool) {
 	s.mu.Lock()
 	if now := time.Now(); s.asking == nil && !now.Before(s.next) {
-		s.asking, s.until = make(chan struct{}), now.Add(s.config.Timeout)
+		s.asking, s.until = make(chan struct{}), now.Add(s.timeout)
 		go s.refresh(s.asking)
 	}
 	asking, rest := s.asking, time.Until(s.until)
@@ -96,37 +85,22 @@ func (s *source[T]) read() (last T, at time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	late := s.asking != nil && !time.Now().Before(s.until)
-	unasked := time.Since(s.at) > 3*s.config.Interval+s.config.Timeout // the instances whose turns it was do not answer
-	return s.last, s.at, s.ok && !late && !unasked
+	return s.last, s.at, s.ok && !late
 }
 
 // refresh asks once. It is the only one at work, and ends with the database's answer.
 func (s *source[T]) refresh(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
-	var a askonce.Answer
+	began := time.Now()
 	var now T
-	err := safecall.Call("prom: ask the database", func() (err error) {
-		a, err = s.shared.Ask(ctx, s.config.Interval, func(ctx context.Context) ([]byte, error) {
-			now, err := s.ask(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return json.Marshal(now)
-		})
-		if err == nil {
-			err = json.Unmarshal(a.Text, &now)
-		}
-		return err
-	})
+	err := safecall.Call("prom: ask the database", func() (err error) { now, err = s.ask(ctx); return err })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ok = err == nil; s.ok {
-		s.last, s.at = now, time.Now().Add(-a.Age)
+		s.last, s.at = now, began
 	}
-	// An old answer means that another instance is asking just now.
-	rest := min(max(s.config.Interval-a.Age, s.config.Interval/10), s.config.Interval)
-	s.next = time.Now().Add(rest + rand.N(s.config.Interval/10+1))
+	s.next = time.Now().Add(s.every + rand.N(s.every/10+1)) // instances do not ask all at once
 	s.asking = nil
 	close(done)
 }

@@ -209,9 +209,6 @@ func TableOf(ctx context.Context, channel interface{ listed() Listed }) (*Table,
 	return &Table{on, of}, nil
 }
 
-// DB is the table's database.
-func (t *Table) DB() *sql.DB { return t.db }
-
 // Service is whose messages are parked.
 func (t *Table) Service() string { return t.service }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/askonce"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -63,9 +62,6 @@ func openStores(t testing.TB, db *sql.DB) (s stores, err error) {
 		return s, err
 	}
 	if err = openNotices(t, db); err != nil {
-		return s, err
-	}
-	if _, err = askonce.New(ctx, db, "shop", "letters"); err != nil {
 		return s, err
 	}
 	s.redrive, err = campaigns.New(ctx, s.letters, campaigns.Config{})
@@ -120,7 +116,7 @@ func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 }
 
 // newest is what spillway_schema records of the newest versions of all tables.
-var newest = []string{"answers 1", "campaign_events 1", "campaign_letters 1", "campaigns 1", "cause_notes 1", "delayed 1", "deliveries 1",
+var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", "cause_notes 1", "delayed 1", "deliveries 1",
 	"keys 1", "letter_bodies 1", "letter_causes 1", "letter_claims 1", "letter_counts 1", "letter_events 1", "letters 1",
 	"notices 1", "outages 1", "parked 1", "policies 1", "processes 1"}
 
