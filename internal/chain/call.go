@@ -3,7 +3,6 @@ package chain
 import (
 	"bytes"
 	"context"
-	"hash/maphash"
 	"maps"
 	"sync"
 	"time"
@@ -48,8 +47,6 @@ type Call struct {
 	arrived  message.Payload // the slice that arrived, whose bytes the handler may write into
 	payload  []byte          // a copy of those bytes
 	detached bool
-	shared   bool   // there is no copy
-	sum      uint64 // of arrived, if it is shared
 
 	waits    context.Context // nil until it is asked for
 	endWaits context.CancelFunc
@@ -146,21 +143,6 @@ func Keep(msg *message.Message) *Call {
 	return c
 }
 
-// KeepShared is Keep without a copy of the payload. Intact reports whether the payload's bytes are still the same.
-func KeepShared(msg *message.Message) *Call {
-	head := message.NewMessageWithContext(msg.Context(), msg.UUID, nil)
-	head.Metadata = msg.Metadata
-	c := Keep(head)
-	c.Msg, c.arrived, c.shared = msg, msg.Payload, true
-	c.sum = maphash.Bytes(seed, msg.Payload)
-	return c
-}
-
-var seed = maphash.MakeSeed()
-
-// Intact reports whether the snapshot's payload is as it was.
-func (c *Call) Intact() bool { return !c.shared || maphash.Bytes(seed, c.arrived) == c.sum }
-
 // end releases the call, unless it is detached.
 func (c *Call) end() {
 	if c.detached {
@@ -210,9 +192,6 @@ func (c *Call) Original() *message.Message {
 	var payload message.Payload
 	if c.arrived != nil { // an empty payload stays empty: brokers distinguish it from none
 		payload = append(message.Payload{}, c.payload...)
-		if c.shared {
-			payload = append(payload, c.arrived...)
-		}
 	}
 	original := message.NewMessageWithContext(c.Ctx, c.uuid, payload)
 	if !c.nilMeta {

@@ -144,9 +144,6 @@ func (c *Call) Fingerprint() (of Fingerprint, ok bool) {
 		h.SetSeed(fingerprintSeeds[i])
 		maphash.WriteComparable(&h, c.uuid)
 		_, _ = h.Write(c.payload)
-		if c.shared {
-			_, _ = h.Write(c.arrived)
-		}
 		of[i] = h.Sum64()
 		for _, p := range c.metadata { // in any order
 			if Added(p.key, p.value) {

@@ -141,10 +141,6 @@ func (outputs *Outputs) step(next chain.Handler) chain.Handler {
 
 // Decorate is the router's publisher decorator that goes with the middleware. Add it before all other decorators, so
 // that it gets the messages as the handler made them. Messages without a tie pass through.
-//
-// Another decorator that changes a payload should assign a new one, and not write into its bytes. Outputs copies at
-// most 1 MiB of a source's payloads. If a decorator writes into the others and they are refused, their source comes
-// again or is dead-lettered.
 func (o *Outputs) Decorate(pub message.Publisher) (message.Publisher, error) {
 	if pub == nil { // a handler without outputs
 		return nil, nil

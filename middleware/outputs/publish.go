@@ -3,7 +3,6 @@ package outputs
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,29 +44,18 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 		}
 	}()
 	outputs := make([]*chain.Call, 0, 8)
-	copied := 0
 	for _, msg := range messages { // decorators may change what they publish: each try gets the message as it was made
-		if copied += len(msg.Payload); copied > maxCopied {
-			outputs = append(outputs, chain.KeepShared(msg))
-		} else {
-			outputs = append(outputs, chain.Keep(msg))
-		}
+		outputs = append(outputs, chain.Keep(msg))
 	}
 	// During an outage the dependency calls this again, and then publishes copies of the messages as they were made.
-	var refusal error
+	tries := 0
 	err := p.during(source, func() error {
-		if refusal == nil {
-			refusal = p.Publisher.Publish(topic, messages...)
-			return refusal
+		if tries++; tries > 1 {
+			messages = originals(outputs)
 		}
-		if anySpoilt(outputs) {
-			return unseen{refusal}
-		}
-		return p.Publisher.Publish(topic, originals(outputs)...)
+		return p.Publisher.Publish(topic, messages...)
 	})
-	if err != nil && refusal != nil && !chain.IsAborted(err) && anySpoilt(outputs) {
-		err = p.spoilt(source, topic, len(outputs), refusal)
-	} else if err != nil && !chain.IsAborted(err) {
+	if err != nil && !chain.IsAborted(err) {
 		err = p.insist(source, topic, outputs, err)
 	} else if err == nil {
 		source.Published()
@@ -87,30 +75,6 @@ func (p *outputPublisher) Publish(topic string, messages ...*message.Message) er
 func (p *outputPublisher) Close() error {
 	p.closed.Store(true)
 	return p.Publisher.Close()
-}
-
-// maxCopied is how many bytes of payloads are copied for one source. Other payloads are shared with the publisher.
-const maxCopied = 1 << 20
-
-// spoilt handles outputs whose payloads were shared with a publisher that wrote into them before it refused them. They
-// cannot be published again as they were made. The source comes again and makes them anew if the error is transient.
-func (p *outputPublisher) spoilt(c *chain.Call, topic string, n int, err error) error {
-	err = fmt.Errorf("a publisher decorator wrote into the payload of an output, which cannot be published again: let "+
-		"it assign a new payload instead: %w", err)
-	if c.Nacked() {
-		return err
-	}
-	if c.Gone() || p.closed.Load() && !c.Acked() {
-		return chain.Aborted(err)
-	}
-	p.report(c, err)
-	verdict := p.outputs.config.Classifier.Classify(err)
-	if verdict.Class == classify.ClassTransient && !c.Acked() {
-		return err
-	}
-	failure := &classify.Failure{}
-	attempts.Add(failure, err, verdict, time.Now())
-	return p.setAside(c, failure, topic, fmt.Sprintf("one of %d outputs", n), err)
 }
 
 // insist goes on after the first refusal, one message at a time, so that it knows which was accepted. The publisher may
@@ -177,11 +141,6 @@ func (p *outputPublisher) during(c *chain.Call, publish func() error) error {
 
 // unseen hides an error from outage.Dependency that no wait will change.
 type unseen struct{ error }
-
-// anySpoilt reports whether a publisher wrote into the payload of an output that was shared with it.
-func anySpoilt(outputs []*chain.Call) bool {
-	return slices.ContainsFunc(outputs, func(output *chain.Call) bool { return !output.Intact() })
-}
 
 func originals(outputs []*chain.Call) []*message.Message {
 	messages := make([]*message.Message, len(outputs))
