@@ -48,7 +48,7 @@ func (e *Event) Write(logger watermill.LoggerAdapter, err error, fields Fields) 
 	if IsSilent(logger) {
 		return
 	}
-	writeMisses(logger)
+	Begin(logger)
 	inherited := of(logger).fields
 	var room [len(labels)]string
 	for i, name := range labels {
@@ -94,11 +94,9 @@ type Line struct {
 func (l Line) Write(err error, fields Fields) {
 	of := l.log.core.entry(l.event, err, l.log.with(fields))
 	if !l.written {
-		l.log.core.keep(l.place, of)
-		return
-	}
-	if !l.log.core.write(of) {
-		l.log.core.countBack(l.place, of, 1)
+		l.log.core.count(l.place, of, 0)
+	} else if !l.log.core.writer.write(of) {
+		l.log.core.count(l.place, of, 1)
 	}
 }
 

@@ -70,18 +70,6 @@ func TestFlush(t *testing.T) {
 		if lines := kept.Errors(); len(lines) != 11 || testkit.StandsFor(lines) != 100 || lines[10].Fields["of"] != "with" {
 			t.Errorf("%d lines stand for %d", len(lines), testkit.StandsFor(lines))
 		}
-		for n := range 50 { // messages that were in work when the last handler ended
-			fail(logger, "billing", n)
-		}
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		if lines := kept.Errors(); len(lines) != 12 || testkit.StandsFor(lines) != 150 {
-			t.Errorf("after the end %d lines stand for %d", len(lines), testkit.StandsFor(lines))
-		}
-		logging.Begin(logger)
-		fail(logger, "billing", 0)
-		time.Sleep(time.Second)
-		testkit.Equal(t, "lines with a router that runs, before their time", len(kept.Errors()), 12)
 	})
 }
 

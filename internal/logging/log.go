@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -56,48 +57,48 @@ func of(logger watermill.LoggerAdapter) *Log {
 	if log, ok := logger.(*Log); ok {
 		return log
 	}
-	log := &Log{core: &core{mask: (*privacy.Redactor)(nil).Text}}
+	log := NewLate((*privacy.Redactor)(nil).Text)
+	log.core.counts = false
 	log.Bind(logger)
 	return log
 }
 
-// Begin says that a router begins: from now on counts are written at the end of each window.
+// Begin says that a router begins. It writes what was met of other modules that is not as the library knows it, each
+// once in a process. The next line of any event writes it too.
 func Begin(logger watermill.LoggerAdapter) {
-	if !IsSilent(logger) {
-		writeMisses(logger)
+	if IsSilent(logger) {
+		return
 	}
-	if log, ok := logger.(*Log); ok {
-		log.core.hurry(false)
+	for _, miss := range foreign.Take() {
+		ForeignUnknown.Write(logger, nil, Fields{"of": miss.Of, "unknown": miss.What})
 	}
 }
 
-// Flush writes what is counted and was not written yet, for the end of a router. What messages that are still in work
-// add is written within a tenth of a second.
+// Flush writes what is counted and was not written yet, for the end of a router.
 func Flush(logger watermill.LoggerAdapter) {
 	if log, ok := logger.(*Log); ok {
-		log.core.hurry(true)
 		log.core.flush()
 	}
 }
 
 // Error passes on a line that is no event of the library.
 func (l *Log) Error(msg string, err error, fields watermill.LogFields) {
-	l.core.write(entry{watermill.ErrorLogLevel, msg, err, l.with(fields)})
+	l.core.writer.write(entry{watermill.ErrorLogLevel, msg, err, l.with(fields)})
 }
 
 // Info passes on a line that is no event of the library.
 func (l *Log) Info(msg string, fields watermill.LogFields) {
-	l.core.write(entry{watermill.InfoLogLevel, msg, nil, l.with(fields)})
+	l.core.writer.write(entry{watermill.InfoLogLevel, msg, nil, l.with(fields)})
 }
 
 // Debug passes on a line that is no event of the library.
 func (l *Log) Debug(msg string, fields watermill.LogFields) {
-	l.core.write(entry{watermill.DebugLogLevel, msg, nil, l.with(fields)})
+	l.core.writer.write(entry{watermill.DebugLogLevel, msg, nil, l.with(fields)})
 }
 
 // Trace passes on a line that is no event of the library.
 func (l *Log) Trace(msg string, fields watermill.LogFields) {
-	l.core.write(entry{watermill.TraceLogLevel, msg, nil, l.with(fields)})
+	l.core.writer.write(entry{watermill.TraceLogLevel, msg, nil, l.with(fields)})
 }
 
 // With returns a Log that adds fields to each line, and counts together with l.

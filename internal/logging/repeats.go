@@ -12,8 +12,6 @@ const (
 	window = time.Minute
 	// burst is how many lines of a place are written in a window before they are counted.
 	burst = 10
-	// soon is when counts are written that come behind the end of a router: the process may end as soon as they are in.
-	soon = 100 * time.Millisecond
 	// maxPlaces bounds the places that are counted on their own. Those beyond are counted together for their event.
 	maxPlaces = 500
 )
@@ -27,8 +25,6 @@ type core struct {
 	mu     sync.Mutex
 	places map[string]*place
 	armed  bool // a timer ends the window
-	ending bool // the router ends: counts are written soon
-	hasted bool // a timer writes them
 }
 
 // place counts the lines of an event in a window.
@@ -43,7 +39,7 @@ type place struct {
 }
 
 func newCore(mask func(string) string) *core {
-	return &core{mask: mask, counts: true, places: make(map[string]*place)}
+	return &core{mask: mask, counts: true, writer: writer{one: make(chan struct{}, 1)}, places: make(map[string]*place)}
 }
 
 // take decides about a line. It is written, or counted. The place of a counted line is returned if it lacks an example.
@@ -60,28 +56,10 @@ func (c *core) take(e *Event, key []byte) (lacks *place, written bool) {
 	}
 	p.counted = true
 	p.repeated++
-	if c.ending && !c.hasted {
-		c.hasted = true
-		time.AfterFunc(soon, c.haste)
-	}
 	if p.example == nil {
 		return p, false
 	}
 	return nil, false
-}
-
-// hurry says whether counts are to be written soon.
-func (c *core) hurry(ending bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ending = ending
-}
-
-func (c *core) haste() {
-	c.mu.Lock()
-	c.hasted = false
-	c.mu.Unlock()
-	c.flush()
 }
 
 // place returns the place of a line, and has the window end.
@@ -108,17 +86,9 @@ func (c *core) add(p *place) {
 	}
 }
 
-// keep takes an example of the lines that are counted.
-func (c *core) keep(p *place, example entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.example == nil {
-		p.example = &example
-	}
-}
-
-// countBack counts lines that could not be written. The end of the window tries again.
-func (c *core) countBack(p *place, example entry, lines int) {
+// count counts lines that are not written: none for one that take counted, which is kept as an example, or more for
+// those that could not be written. The end of the window tries again.
+func (c *core) count(p *place, example entry, lines int) {
 	if p == nil { // nothing is counted
 		return
 	}
@@ -155,8 +125,8 @@ func (c *core) end() {
 // flush writes the counts.
 func (c *core) flush() {
 	for _, p := range c.repeats() {
-		if !c.write(p.line()) {
-			c.countBack(&p, *p.example, p.repeated)
+		if !c.writer.write(p.line()) {
+			c.count(&p, *p.example, p.repeated)
 		}
 	}
 }

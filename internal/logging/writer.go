@@ -1,7 +1,6 @@
 package logging
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,21 +22,13 @@ type entry struct {
 	fields Fields
 }
 
-// writer calls the logger, which may hang or panic, from a goroutine that runs while there are lines. The caller waits
-// for its line, so that lines come in order and the last one of a program is not lost.
+// writer calls the logger, which may hang or panic, from a goroutine for each line. The caller waits for its line, so
+// that lines come in order and the last one of a program is not lost.
 type writer struct {
-	to atomic.Pointer[watermill.LoggerAdapter] // nil until it is bound
-
-	mu      sync.Mutex
-	queue   []*job
-	running bool
-	hangs   bool // the logger did not return in time
-}
-
-// job is a line in the queue.
-type job struct {
-	entry entry
-	done  chan struct{}
+	to      atomic.Pointer[watermill.LoggerAdapter] // nil until it is bound
+	one     chan struct{}                           // holds a value while the logger is called
+	waiting atomic.Int32                            // lines
+	hangs   atomic.Bool                             // the logger did not return in time
 }
 
 func (w *writer) logger() watermill.LoggerAdapter {
@@ -48,82 +39,46 @@ func (w *writer) logger() watermill.LoggerAdapter {
 }
 
 // write reports whether there was room for the line.
-func (c *core) write(e entry) bool { return c.writer.write(e) }
-
 func (w *writer) write(e entry) bool {
-	w.mu.Lock()
-	if len(w.queue) >= maxQueue {
-		w.mu.Unlock()
+	if w.waiting.Add(1) > maxQueue {
+		w.waiting.Add(-1)
 		return false
 	}
-	j := &job{entry: e, done: make(chan struct{})}
-	w.queue = append(w.queue, j)
-	starts, hangs := !w.running, w.hangs
-	w.running = true
-	w.mu.Unlock()
-	if starts {
-		go w.drain()
-	}
+	hangs, written := w.hangs.Load(), make(chan struct{})
+	go func() {
+		w.one <- struct{}{}
+		defer func() {
+			_ = recover() // a logger that panics, or calls runtime.Goexit, loses its line, and no message
+			w.hangs.Store(false)
+			w.waiting.Add(-1)
+			<-w.one
+			close(written)
+		}()
+		e.writeTo(w.logger())
+	}()
 	if hangs {
 		return true
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case <-j.done:
+	case <-written:
 	case <-timer.C:
-		w.mu.Lock()
-		w.hangs = len(w.queue) > 0 || w.running
-		w.mu.Unlock()
+		w.hangs.Store(true)
 	}
 	return true
 }
 
-// drain writes lines until none waits.
-func (w *writer) drain() {
-	ended := false
-	defer func() {
-		if !ended { // the logger called runtime.Goexit
-			go w.drain()
-		}
-	}()
-	for {
-		w.mu.Lock()
-		if len(w.queue) == 0 {
-			w.running = false
-			ended = true
-			w.mu.Unlock()
-			return
-		}
-		j := w.queue[0]
-		w.queue[0] = nil
-		w.queue = w.queue[1:]
-		w.mu.Unlock()
-		w.call(j)
-	}
-}
-
-// call calls the logger with a line.
-func (w *writer) call(j *job) {
-	defer func() {
-		_ = recover() // a logger that panics loses its line, and no message
-		w.mu.Lock()
-		w.hangs = false
-		w.mu.Unlock()
-		close(j.done)
-	}()
-	to := w.logger()
-	if to == nil {
-		return
-	}
-	switch e := &j.entry; e.level {
-	case watermill.ErrorLogLevel:
-		to.Error(e.text, e.err, e.fields)
-	case watermill.InfoLogLevel:
-		to.Info(e.text, e.fields)
-	case watermill.DebugLogLevel:
-		to.Debug(e.text, e.fields)
+func (e entry) writeTo(logger watermill.LoggerAdapter) {
+	switch {
+	case logger == nil:
+	case e.level == watermill.ErrorLogLevel:
+		logger.Error(e.text, e.err, e.fields)
+	case e.level == watermill.InfoLogLevel:
+		logger.Info(e.text, e.fields)
+	case e.level == watermill.DebugLogLevel:
+		logger.Debug(e.text, e.fields)
 	default:
-		to.Trace(e.text, e.fields)
+		logger.Trace(e.text, e.fields)
 	}
 }
