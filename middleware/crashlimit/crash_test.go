@@ -159,6 +159,5 @@ func TestOneLetterWhileTheOffsetIsOpen(t *testing.T) {
 		testkit.Equal(t, "letters with the changed one", letters(), 2)
 		c.stop()
 		testkit.Equal(t, "exit code", c.wait(), 0)
-		testkit.Equal(t, "marks after an orderly end", len(pairs(db, marksByID+` HAVING id = 'a'`)), 0)
 	})
 }

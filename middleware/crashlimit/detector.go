@@ -3,7 +3,6 @@ package crashlimit
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,116 +104,41 @@ func (d *detector) marking(now time.Time) bool {
 	return false
 }
 
-// news is what the latest look at the other processes showed.
-type news struct {
-	mu    sync.Mutex
-	looks int
-	rows  map[string]deliveries.Process
-	next  chan struct{} // closed by the next look
-	// missed says since which look a process that left a mark is not there.
-	missed map[string]int
-}
-
-func (n *news) publish(rows []deliveries.Process) {
-	latest := make(map[string]deliveries.Process, len(rows))
-	for _, r := range rows {
-		latest[r.ID] = r
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.looks, n.rows = n.looks+1, latest
-	if n.next != nil {
-		close(n.next)
-		n.next = nil
-	}
-}
-
-func (n *news) latest() (looks int, rows map[string]deliveries.Process, next <-chan struct{}) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.next == nil {
-		n.next = make(chan struct{})
-	}
-	return n.looks, n.rows, n.next
-}
-
-// gone reports whether a process that is not there has not been there since an earlier look: one look may be older than
-// the process. A process that signed off took its marks along.
-func (n *news) gone(process string, looks int) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	since, known := n.missed[process]
-	if !known {
-		if n.missed == nil || len(n.missed) >= most {
-			n.missed = make(map[string]int)
-		}
-		n.missed[process] = looks
-	}
-	return known && looks > since
-}
-
 // inquiry finds out, for one delivery, which of the processes that left marks ended.
 type inquiry struct {
 	limit  *Limit
-	seen   map[string]*sight
+	seen   map[string]int64 // the heartbeats of a process when its mark was first seen
 	begun  time.Time
 	slowed time.Duration // how rarely the slowest of them beats
 }
 
-// sight is how a process was when the inquiry met its mark.
-type sight struct {
-	beats int64
-	there bool
-}
-
-// finding counts processes.
-type finding struct {
-	dead, unknown int
-}
-
-// judge counts the processes whose marks were found. What this process lived through is no death. One that beats on
-// after its mark was seen lives, and is at the message still. One that is lost, or gone without taking its marks along,
-// ended. Two limits of one process are one.
-func (q *inquiry) judge(found []deliveries.Mark, looks int, rows map[string]deliveries.Process) (f finding) {
-	var dead, unknown []string
-	for _, w := range found {
-		if w.Delivery == 0 { // a letter
+// judge counts the processes whose marks were found: those that ended, and those of which that is not known. What this
+// process lived through is no death. One that beats on after its mark was seen lives, and is at the message still. Two
+// limits of one process are one.
+func (q *inquiry) judge(found []deliveries.Found) (dead, unknown int) {
+	ended, open := map[string]bool{}, map[string]bool{}
+	for _, f := range found {
+		self := processOf(f.Process)
+		if f.Delivery == 0 || self == q.limit.self { // a letter, or this process
 			continue
 		}
-		self := processOf(w.Process)
-		if self == q.limit.self {
-			continue
+		first, known := q.seen[f.Process]
+		if !known {
+			first = f.Beats
+			q.seen[f.Process] = first
 		}
-		r, there := rows[w.Process]
-		s := q.seen[w.Process]
-		if s == nil {
-			s = &sight{beats: r.Beats, there: there}
-			if q.seen == nil {
-				q.seen, q.begun = make(map[string]*sight), time.Now()
-			}
-			q.seen[w.Process] = s
-		}
-		if there && !s.there { // it registered after that look
-			s.beats, s.there = r.Beats, true
-		}
-		q.slowed = max(q.slowed, r.Interval)
+		q.slowed = max(q.slowed, f.Interval)
 		switch {
-		case there && r.Lost, !there && q.limit.news.gone(w.Process, looks):
-			dead = append(dead, self)
-		case there && r.Beats-s.beats >= proof:
-		default:
-			unknown = append(unknown, self)
+		case f.Ended:
+			ended[self] = true
+		case f.Beats-first < proof:
+			open[self] = true
 		}
 	}
-	f.dead = distinct(dead)
-	f.unknown = distinct(append(unknown, dead...)) - f.dead
-	return f
-}
-
-func distinct(all []string) int {
-	all = slices.Clone(all)
-	slices.Sort(all)
-	return len(slices.Compact(all))
+	for self := range ended {
+		delete(open, self)
+	}
+	return len(ended), len(open)
 }
 
 // processOf returns what the ids of all limits in a process have in common.
@@ -229,19 +153,20 @@ var errUndecided = errors.New("crashlimit: it is not known yet whether the proce
 // minInquiry is how long a delivery waits for an answer, at least.
 const minInquiry = time.Minute
 
-// wait waits for the next look. An error gives the message back.
-func (q *inquiry) wait(c *chain.Call, next <-chan struct{}) error {
+// wait waits for a heartbeat. An error gives the message back.
+func (q *inquiry) wait(c *chain.Call) error {
 	patience := max(minInquiry, 10*max(q.slowed, q.limit.config.Heartbeat))
-	timer := time.NewTimer(time.Until(q.begun.Add(patience)))
+	if time.Since(q.begun) >= patience {
+		return chain.Requeued(errUndecided)
+	}
+	timer := time.NewTimer(q.limit.config.Heartbeat)
 	defer timer.Stop()
 	ctx := c.WaitContext()
 	select {
-	case <-next:
+	case <-timer.C:
 		return nil
 	case <-ctx.Done():
 		return chain.Requeued(errors.Join(errUndecided, context.Cause(ctx)))
-	case <-timer.C: // the store does not answer
-		return chain.Requeued(errUndecided)
 	}
 }
 
@@ -253,16 +178,10 @@ type outage struct {
 
 	mu    sync.Mutex
 	since time.Time
-	until time.Time     // it lasts at least
-	wait  time.Duration // how long it lasts at least
 }
 
-const (
-	// An outage that comes back within this time lasts twice as long as the one before: beats may succeed where marks
-	// fail.
-	comesBackWithin = time.Minute
-	maxOutageWait   = time.Minute
-)
+// minOutage is how long an outage lasts at least: beats may succeed where marks fail.
+const minOutage = 10 * time.Second
 
 func (o *outage) lasts() bool { return o.on.Load() }
 
@@ -282,12 +201,7 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 	if o.on.Load() {
 		return
 	}
-	now := time.Now()
-	if now.Sub(o.until) > comesBackWithin {
-		o.wait = 0
-	}
-	o.since, o.until = now, now.Add(o.wait)
-	o.wait = min(max(2*o.wait, time.Second), maxOutageWait)
+	o.since = time.Now()
 	o.unmarked.Store(0)
 	o.on.Store(true)
 	eventCrashStoreUnavailable.Write(logger, err, nil)
@@ -297,25 +211,16 @@ func (o *outage) began(logger watermill.LoggerAdapter, err error) {
 func (o *outage) note(logger watermill.LoggerAdapter, err error) {
 	if err != nil {
 		o.began(logger, err)
-	} else {
-		o.answered(logger)
-	}
-}
-
-// answered notes that the store did all that a beat asked.
-func (o *outage) answered(logger watermill.LoggerAdapter) {
-	if !o.on.Load() {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	if now.Before(o.until) {
+	lasted := time.Since(o.since)
+	if !o.on.Load() || lasted < minOutage {
 		return
 	}
-	o.until = now
 	o.on.Store(false)
 	eventCrashStoreBack.Write(logger, nil, logging.Fields{
-		logging.After: now.Sub(o.since).Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
+		logging.After: lasted.Round(time.Millisecond).String(), "unmarked": o.unmarked.Load(),
 	})
 }

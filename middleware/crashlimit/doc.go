@@ -27,12 +27,13 @@
 // handler produced messages, the mark stays until the message is acked or nacked: their publisher can end the process
 // too. So a mark of a process that ended is an unfinished delivery.
 //
-// After Config.Max of them the message is refused. Its marks stay until the message is acked, so a message whose letter
-// cannot be placed does not end another process. They stay for 10 minutes more, or until the process ends in order: an
-// ack can be lost with the process, because Kafka's client commits once a second, and the next message may end the
-// process. The message then comes again, and is acked, because a mark says that its letter has its place. It has a
-// second letter only if the process ended before that mark was written, or if its content is another. The subscribers
+// After Config.Max of them the message is refused. Its marks stay until a dead letter of it has its place, so a message
+// whose letter cannot be placed does not end another process. They stay for 10 minutes more: an ack can be lost with
+// the process, because Kafka's client commits once a second, and the next message may end the process. The message
+// then comes again, and is acked, because a mark says that its letter has its place. It has a second letter only if
+// the process ended before that mark was written, if its content is another, or after the 10 minutes. The subscribers
 // of wmkafka, wmamqp and wmsql place a refused message, and settle it at the broker, before they deliver the next one.
+// Another middleware than poison.Queue places no letter that the limit knows of: the marks then stay for 30 days.
 // The count x-redrive-count is part of a mark's key: a redriven message starts at zero.
 //
 // # What does not count
@@ -68,13 +69,13 @@
 //
 // A count of crashes alone is a third of this package. Each other part was taken out once, and a test failed:
 //
-//   - Suspects run alone. Otherwise three healthy messages of 50 were dead-lettered beside two deadly ones
-//     (TestDeadlyMessages).
+//   - Suspects run alone. Otherwise three healthy messages of 50 were dead-lettered beside two deadly ones (row D10 of
+//     conformance).
 //   - Processes that may still live are waited for. Otherwise a message was dead-lettered because eight sessions were
-//     lost while its handlers went on (TestLostSessions).
+//     lost while its handlers went on (TestSecondDeliveryWaitsForTheFirst).
 //   - A mark stays until outputs are published. Otherwise a message whose publisher ends the process was never refused
-//     (TestDeadlyMessages).
-//   - The marks of a refused message stay after its ack. Otherwise a lost ack let it reach its handler again
+//     (TestMarkStaysUntilPublished).
+//   - The marks of a refused message outlive its dead letter. Otherwise a lost ack let it reach its handler again
 //     (TestAckOfRefusedIsLost).
 //   - Config.Delivered needs no database and no statement. It is all that a service on RabbitMQ without a database has.
 //
@@ -86,17 +87,17 @@
 //   - A new process marks until each of the others has sent two heartbeats: it cannot distinguish them from the remains
 //     of a crash.
 //   - It never stops a consumer. While the database fails, messages are handled unmarked, and only the heartbeats ask
-//     it. The first messages that meet a silent database wait for it, 5 seconds. An outage is one line in the log when it
-//     begins and one when it ends. Only a router that starts with the plugin needs the database, so that a deadly message
-//     ends each process at most once during an outage.
+//     it. The first messages that meet a silent database wait for it, 5 seconds. An outage lasts 10 seconds at least,
+//     and is one line in the log when it begins and one when it ends. Only a router that starts with the plugin needs
+//     the database, so that a deadly message ends each process at most once during an outage.
 //   - It distinguishes messages by id, without an id by Config.Key, and without both by content. If a broker gives a
 //     message a new id with each delivery, set Config.Key. If only its content names a message, processes that may
-//     still live are not waited for and do not count, and marks of a refused one go with the heartbeat after its ack.
-//     So a deadly one may end some processes more. Each process counts once. A message that is handled twice at the
-//     same time in one process has one mark.
-//   - It remembers at most 1,024 marks that it could not remove because the database was unavailable, and as many of
-//     refused messages. The first that is forgotten is logged. A forgotten mark counts until the message is handled to
-//     the end again, or for 30 days. The limit follows at most 1,024 messages whose outputs are being published.
+//     still live are not waited for and do not count, and marks of a refused one go with its dead letter. So a deadly
+//     one may end some processes more. Each process counts once. A message that is handled twice at the same time in
+//     one process has one mark.
+//   - It remembers at most 1,024 marks that it could not remove because the database was unavailable. The first that is
+//     forgotten is logged. A forgotten mark counts until the message is handled to the end again, or for 30 days. The
+//     limit follows at most 1,024 messages whose outputs are being published.
 //   - A panic outside of a router and of middleware.Recover does not count. It runs the deferred removal of the mark
 //     before it ends the process. Routers recover panics. A panic in a goroutine that the handler started removes
 //     nothing, and counts.

@@ -16,6 +16,7 @@ type fake struct {
 	mu        sync.Mutex
 	processes map[string]*fakeProcess
 	left      map[deliveries.Key][]deliveries.Mark
+	placed    map[deliveries.Key]time.Time // when dead letters were
 	calls     int
 	down      bool
 	hang      chan struct{} // what statements wait for
@@ -31,7 +32,8 @@ type fakeProcess struct {
 var errDown = errors.New("the store is down")
 
 func newFake() *fake {
-	return &fake{processes: map[string]*fakeProcess{}, left: map[deliveries.Key][]deliveries.Mark{}}
+	return &fake{processes: map[string]*fakeProcess{}, left: map[deliveries.Key][]deliveries.Mark{},
+		placed: map[deliveries.Key]time.Time{}}
 }
 
 func (f *fake) call(ctx context.Context, do func()) error {
@@ -66,9 +68,18 @@ func (f *fake) count(of func() int) (n int) {
 	return n
 }
 
-func (f *fake) Within(context.Context) bool                      { return f.exclusive }
-func (f *fake) Column(name string) string                        { return name }
-func (f *fake) Sweep(ctx context.Context, _ time.Duration) error { return f.call(ctx, func() {}) }
+func (f *fake) Within(context.Context) bool { return f.exclusive }
+func (f *fake) Column(name string) string   { return name }
+
+func (f *fake) Sweep(ctx context.Context, _, placed time.Duration) error {
+	return f.call(ctx, func() {
+		for m, at := range f.placed {
+			if time.Since(at) > placed {
+				f.remove(m, func(deliveries.Mark) bool { return true })
+			}
+		}
+	})
+}
 
 func (f *fake) Register(ctx context.Context, r deliveries.Process) error {
 	return f.call(ctx, func() { f.processes[r.ID] = &fakeProcess{beat: r.Interval} })
@@ -125,14 +136,24 @@ func (f *fake) Enter(ctx context.Context, m deliveries.Key, w deliveries.Mark) (
 	err = f.call(ctx, func() {
 		if entered = !slices.ContainsFunc(f.left[m], func(o deliveries.Mark) bool { return o.Delivery == w.Delivery }); entered {
 			f.left[m] = append(f.left[m], w)
+			if w.Delivery == 0 {
+				f.placed[m] = time.Now()
+			}
 		}
 	})
 	return entered, err
 }
 
-func (f *fake) Marks(ctx context.Context, m deliveries.Key) (found []deliveries.Mark, err error) {
+func (f *fake) Marks(ctx context.Context, m deliveries.Key) (found []deliveries.Found, err error) {
 	err = f.call(ctx, func() {
-		found = slices.SortedFunc(slices.Values(f.left[m]), func(a, b deliveries.Mark) int { return a.Delivery - b.Delivery })
+		for _, w := range slices.SortedFunc(slices.Values(f.left[m]),
+			func(a, b deliveries.Mark) int { return a.Delivery - b.Delivery }) {
+			one := deliveries.Found{Mark: w, Ended: true}
+			if p := f.processes[w.Process]; p != nil {
+				one.Interval, one.Beats, one.Ended = p.beat, p.beats, !p.lostAt.IsZero()
+			}
+			found = append(found, one)
+		}
 	})
 	return found, err
 }
@@ -140,6 +161,7 @@ func (f *fake) Marks(ctx context.Context, m deliveries.Key) (found []deliveries.
 func (f *fake) remove(m deliveries.Key, gone func(deliveries.Mark) bool) {
 	if f.left[m] = slices.DeleteFunc(f.left[m], gone); len(f.left[m]) == 0 {
 		delete(f.left, m)
+		delete(f.placed, m)
 	}
 }
 

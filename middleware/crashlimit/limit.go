@@ -135,7 +135,6 @@ type Limit struct {
 	mode      atomic.Int32 // off, quiet or marking
 
 	self    string // names this process
-	news    news
 	outage  outage
 	pending pending
 

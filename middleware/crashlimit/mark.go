@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -84,7 +83,7 @@ func (l *Limit) enter(c *chain.Call, m deliveries.Key, w deliveries.Mark) (enter
 }
 
 // marksOf returns what deliveries of a message left, in their order.
-func (l *Limit) marksOf(c *chain.Call, m deliveries.Key) ([]deliveries.Mark, error) {
+func (l *Limit) marksOf(c *chain.Call, m deliveries.Key) ([]deliveries.Found, error) {
 	ctx, cancel := l.bounded(context.WithoutCancel(c.Ctx))
 	defer cancel()
 	return l.config.Store.Marks(ctx, m)
@@ -180,28 +179,16 @@ func (a *admission) wrote(s *share, w deliveries.Mark) {
 	s.written = w
 }
 
-// removals are marks that are to be removed later.
+// removals are the marks of deliveries that returned, which are to be removed later.
 type removals struct {
-	mu       sync.Mutex
-	returned map[deliveries.Key]deliveries.Mark // of deliveries that returned
-	refused  []refused
-	full     atomic.Bool
+	mu   sync.Mutex
+	owed map[deliveries.Key]deliveries.Mark
+	full atomic.Bool
 }
 
-// refused is a message that was refused. It keeps its marks until it is acked, and for a while after that.
-type refused struct {
-	msg  *message.Message // nil once it is acked
-	ctx  context.Context  // as it was: that of the message may change meanwhile
-	mark deliveries.Key
-	// until is when the marks of an acked message go. An ack is not always the broker's at once: Kafka's client commits
-	// once a second, and a transaction commits several. If the process ends before, the message comes again, and must
-	// find its marks.
-	until time.Time
-}
-
-// most bounds each kind of removal, so that a store that is unavailable costs no more memory than this. What is more is
-// dropped, and that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it
-// after keepMarks.
+// most bounds the removals, so that a store that is unavailable costs no more memory than this. What is more is dropped,
+// and that is logged: such a mark counts until its message is handled to the end again, or the sweep takes it after
+// keepMarks.
 const most = 1024
 
 // add reports whether there was space for one more. What a delivery may have written takes no place of what is owed
@@ -209,15 +196,15 @@ const most = 1024
 func (r *removals) add(m deliveries.Key, w deliveries.Mark) (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.returned == nil {
-		r.returned = make(map[deliveries.Key]deliveries.Mark)
+	if r.owed == nil {
+		r.owed = make(map[deliveries.Key]deliveries.Mark)
 	}
-	owed, there := r.returned[m]
-	if !there && len(r.returned) >= most {
+	owed, there := r.owed[m]
+	if !there && len(r.owed) >= most {
 		return false
 	}
 	if !there || owed.Process != "" || w.Process == "" {
-		r.returned[m] = w
+		r.owed[m] = w
 	}
 	return true
 }
@@ -226,7 +213,7 @@ func (r *removals) add(m deliveries.Key, w deliveries.Mark) (ok bool) {
 func (r *removals) of(m deliveries.Key) (w deliveries.Mark, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok = r.returned[m]
+	w, ok = r.owed[m]
 	return w, ok
 }
 
@@ -234,68 +221,22 @@ func (r *removals) of(m deliveries.Key) (w deliveries.Mark, ok bool) {
 func (r *removals) done(m deliveries.Key, w deliveries.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.returned[m] == w {
-		delete(r.returned, m)
+	if r.owed[m] == w {
+		delete(r.owed, m)
 	}
 }
 
-// addRefused reports whether there was space for one more.
-func (r *removals) addRefused(one refused) (ok bool) {
+// all returns the marks to remove.
+func (r *removals) all() map[deliveries.Key]deliveries.Mark {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.refused) >= most {
-		return false
-	}
-	r.refused = append(r.refused, one)
-	return true
+	return maps.Clone(r.owed)
 }
 
-// due returns the marks to remove now. Those of refused messages are among them when they were acked for as long as
-// keep. A message that was nacked, or went away, comes again and keeps its marks.
-func (r *removals) due(now time.Time, keep time.Duration) map[deliveries.Key]deliveries.Mark {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	kept := r.refused[:0]
-	for _, one := range r.refused {
-		if one.msg != nil && closed(one.msg.Acked()) {
-			one.msg, one.ctx, one.until = nil, nil, now
-			if !one.mark.Content { // of those that only content names, others would be refused too
-				one.until = now.Add(keep)
-			}
-		}
-		switch {
-		case one.msg == nil && (keep == 0 || !now.Before(one.until)):
-			if r.returned == nil {
-				r.returned = make(map[deliveries.Key]deliveries.Mark)
-			}
-			r.returned[one.mark] = deliveries.All
-		case one.msg != nil && (closed(one.msg.Nacked()) || one.ctx.Err() != nil):
-		default:
-			kept = append(kept, one)
-		}
-	}
-	clear(r.refused[len(kept):])
-	r.refused = kept
-	return maps.Clone(r.returned)
-}
-
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
-}
-
-// removeLater remembers a mark that is to be removed.
+// removeLater remembers a mark that is to be removed, and logs the first one that is forgotten. More of them would say
+// nothing new.
 func (l *Limit) removeLater(m deliveries.Key, w deliveries.Mark) {
-	l.remembered(l.removals.add(m, w), m)
-}
-
-// remembered logs the first mark that is forgotten. More of them would say nothing new.
-func (l *Limit) remembered(ok bool, m deliveries.Key) {
-	if !ok && l.removals.full.CompareAndSwap(false, true) {
+	if !l.removals.add(m, w) && l.removals.full.CompareAndSwap(false, true) {
 		eventCrashMarkLost.Write(l.config.Logger, errTooMany, fieldsOf(m))
 	}
 }

@@ -134,7 +134,7 @@ func (p *process) end() error {
 	<-p.done
 	ctx, cancel := p.limit.bounded(context.Background())
 	defer cancel()
-	_ = p.pay(ctx, 0) // the subscription has ended, and left its acks with the broker
+	_ = p.pay(ctx)
 	if err := p.limit.config.Store.Leave(ctx, p.id); err != nil {
 		return fmt.Errorf("crashlimit: sign this process off: remove its marks: %w", err)
 	}
@@ -145,7 +145,7 @@ func (p *process) end() error {
 }
 
 const (
-	sweepEvery = time.Hour
+	sweepEvery = time.Minute
 	keepMarks  = 30 * 24 * time.Hour
 )
 
@@ -168,7 +168,7 @@ func (p *process) run(ctx context.Context) {
 			p.limit.turn(mode)
 		}
 		if err == nil {
-			err = p.pay(ctx, p.limit.config.quietAfter)
+			err = p.pay(ctx)
 		}
 		p.limit.outage.note(p.limit.config.Logger, err)
 		if err == nil {
@@ -191,7 +191,6 @@ func (p *process) round(ctx context.Context) error {
 	}
 	now := time.Now()
 	stale, forgotten := p.detector.look(now, rows)
-	p.limit.news.publish(rows)
 	for _, r := range stale {
 		lost, failed := store.Lose(ctx, r.ID, r.Beats)
 		if err = errors.Join(err, failed); lost {
@@ -215,9 +214,9 @@ func (p *process) live(ctx context.Context) error {
 		Interval: config.Heartbeat})
 }
 
-// pay removes the marks that are due. Those of refused messages are due when they were acked for as long as keep.
-func (p *process) pay(ctx context.Context, keep time.Duration) error {
-	for m, w := range p.limit.removals.due(time.Now(), keep) {
+// pay removes the marks of deliveries that returned.
+func (p *process) pay(ctx context.Context) error {
+	for m, w := range p.limit.removals.all() {
 		one, cancel := p.limit.bounded(ctx)
 		err := p.limit.config.Store.Clear(one, m, w)
 		if cancel(); err != nil {
@@ -228,7 +227,9 @@ func (p *process) pay(ctx context.Context, keep time.Duration) error {
 	return nil
 }
 
-// sweep removes, now and then, the marks of messages that never came again.
+// sweep removes, now and then, the marks of messages that never came again, and of dead letters. An ack is not always
+// the broker's at once: Kafka's client commits once a second, and a transaction commits several. If the process ends
+// before, the message comes again, and must find its marks.
 func (p *process) sweep(ctx context.Context) {
 	if time.Since(p.swept) < sweepEvery {
 		return
@@ -236,7 +237,7 @@ func (p *process) sweep(ctx context.Context) {
 	p.swept = time.Now()
 	ctx, cancel := p.limit.bounded(ctx)
 	defer cancel()
-	if err := p.limit.config.Store.Sweep(ctx, keepMarks); err != nil {
+	if err := p.limit.config.Store.Sweep(ctx, keepMarks, p.limit.config.quietAfter); err != nil {
 		eventCrashMarksKept.Write(p.limit.config.Logger, err, nil)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -121,7 +122,7 @@ var errNotFirst = errors.New("crashlimit: the first delivery of this message in 
 // count leaves the mark of this delivery, unless too many processes ended with one. A store that fails stops no
 // message.
 func (v *visit) count(c *chain.Call, process string) error {
-	l, w, q := v.limit, deliveries.Mark{Delivery: 1, Process: process}, inquiry{limit: v.limit}
+	l, w, q := v.limit, deliveries.Mark{Delivery: 1, Process: process}, inquiry{limit: v.limit, seen: map[string]int64{}, begun: time.Now()}
 	for {
 		entered, err := l.enter(c, v.mark, w)
 		if entered {
@@ -132,15 +133,13 @@ func (v *visit) count(c *chain.Call, process string) error {
 			}
 			return nil
 		}
-		var found []deliveries.Mark
+		var found []deliveries.Found
 		for again := true; again && err == nil; {
-			// before the marks: what is left of a process that had gone by then is of its death
-			looks, rows, next := l.news.latest()
 			if found, err = l.marksOf(c, v.mark); err != nil {
 				break
 			}
 			var instead error
-			if again, instead = v.weigh(c, &q, found, looks, rows, next); instead != nil {
+			if again, instead = v.weigh(c, &q, found); instead != nil {
 				return instead
 			}
 		}
@@ -157,29 +156,27 @@ func (v *visit) count(c *chain.Call, process string) error {
 
 // weigh decides by what was found whether the message goes on, and waits for its turn. It reports whether to look
 // again.
-func (v *visit) weigh(c *chain.Call, q *inquiry, found []deliveries.Mark, looks int, rows map[string]deliveries.Process,
-	next <-chan struct{}) (again bool, err error) {
+func (v *visit) weigh(c *chain.Call, q *inquiry, found []deliveries.Found) (again bool, err error) {
 	l := v.limit
-	if len(found) > 0 && found[0].Delivery == 0 && found[0] == letterOf(c) {
+	if len(found) > 0 && found[0].Delivery == 0 && found[0].Mark == letterOf(c) {
 		eventCrashLetterPlaced.Write(l.config.Logger, nil, fieldsOf(v.mark))
-		l.keepMarks(c, v.mark)
 		return false, errHasLetter
 	}
-	f := q.judge(found, looks, rows)
+	dead, unknown := q.judge(found)
 	if v.mark.Content { // as a rule these are other messages, in processes that live
-		f.unknown = 0
+		unknown = 0
 	}
-	if f.dead > 0 && !v.notified {
+	if dead > 0 && !v.notified {
 		v.notified = true
-		l.unfinished(c, v.mark, f.dead)
+		l.unfinished(c, v.mark, dead)
 	}
 	switch {
-	case f.dead >= l.config.Max:
-		return false, l.refuse(c, v.mark, f.dead)
-	case f.dead+f.unknown >= l.config.Max:
+	case dead >= l.config.Max:
+		return false, l.refuse(c, v.mark, dead)
+	case dead+unknown >= l.config.Max:
 		v.slot, v.turned = l.admission.wait(v.slot), false
-		return true, q.wait(c, next)
-	case f.dead+f.unknown > 0 && !v.turned:
+		return true, q.wait(c)
+	case dead+unknown > 0 && !v.turned:
 		// A suspect was in flight when a process ended. It runs alone, so that if this one ends too, only the deadly
 		// message is counted, and it is counted only when it runs: others wait for the same.
 		v.turned = true
@@ -230,7 +227,13 @@ type refusal struct {
 func (r refusal) Placed() {
 	ctx, cancel := r.limit.bounded(context.Background())
 	defer cancel()
-	if _, err := r.limit.config.Store.Enter(ctx, r.mark, r.letter); err != nil { // then it has another letter
+	var err error
+	if r.mark.Content { // other messages would find the marks
+		err = r.limit.config.Store.Clear(ctx, r.mark, deliveries.All)
+	} else {
+		_, err = r.limit.config.Store.Enter(ctx, r.mark, r.letter)
+	}
+	if err != nil { // then it has another letter
 		r.limit.outage.began(r.limit.config.Logger, err)
 	}
 }
@@ -242,18 +245,7 @@ func letterOf(c *chain.Call) deliveries.Mark {
 
 func (l *Limit) refuse(c *chain.Call, m deliveries.Key, earlier int) error {
 	placing.First(c.PlaceContext())
-	l.keepMarks(c, m)
-	err := l.exceeded(c, m, earlier, false)
-	if m.Content { // its marks go with the ack
-		return err
-	}
-	return refusal{err, l, m, letterOf(c)}
-}
-
-// keepMarks keeps the marks until the message is acked and does not come again: if its letter cannot be placed now, or
-// its ack is lost with this process, it must not kill once more.
-func (l *Limit) keepMarks(c *chain.Call, m deliveries.Key) {
-	l.remembered(l.removals.addRefused(refused{msg: c.Msg, ctx: c.Ctx, mark: m}), m)
+	return refusal{l.exceeded(c, m, earlier, false), l, m, letterOf(c)}
 }
 
 func (r refusal) Unwrap() error { return r.error }

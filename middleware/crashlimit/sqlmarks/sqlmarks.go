@@ -115,14 +115,18 @@ func (s *store) Enter(ctx context.Context, of deliveries.Key, m deliveries.Mark)
 VALUES (?, ?, ?, ?, ?, ?, now_ms())`, append(s.key(of), m.Delivery, s.db.Text(m.Process))...)
 }
 
-func (s *store) Marks(ctx context.Context, of deliveries.Key) (found []deliveries.Mark, err error) {
+func (s *store) Marks(ctx context.Context, of deliveries.Key) (found []deliveries.Found, err error) {
 	err = s.db.Query(ctx, func() { found = nil }, func(rows *sql.Rows) error {
-		var m deliveries.Mark
-		err := rows.Scan(&m.Delivery, &m.Process)
-		found = append(found, m)
+		var f deliveries.Found
+		var interval int64
+		err := rows.Scan(&f.Delivery, &f.Process, &f.Beats, &interval, &f.Ended)
+		f.Interval = database.Microseconds(interval)
+		found = append(found, f)
 		return err
-	}, s.db.Statement(`SELECT delivery, process FROM spillway_deliveries
-WHERE service = ? AND consumer = ? AND id = ? AND redrives = ? ORDER BY delivery`), s.key(of)...)
+	}, s.db.Statement(`SELECT d.delivery, d.process, COALESCE(p.beats, 0), COALESCE(1000 * p.beat_ms, 0),
+p.id IS NULL OR p.lost_at IS NOT NULL
+FROM spillway_deliveries d LEFT JOIN spillway_processes p ON p.id = d.process
+WHERE d.service = ? AND d.consumer = ? AND d.id = ? AND d.redrives = ? ORDER BY d.delivery`), s.key(of)...)
 	return found, err
 }
 
@@ -141,8 +145,10 @@ func (s *store) Leave(ctx context.Context, process string) error {
 	return err
 }
 
-func (s *store) Sweep(ctx context.Context, age time.Duration) error {
-	_, err := s.exec(ctx, `DELETE FROM spillway_deliveries WHERE marked_at < now_ms() - ?`, age.Milliseconds())
+func (s *store) Sweep(ctx context.Context, age, placed time.Duration) error {
+	_, err := s.exec(ctx, `DELETE FROM spillway_deliveries WHERE marked_at < now_ms() - ?
+OR (service, consumer, id, redrives) IN (SELECT * FROM (SELECT service, consumer, id, redrives FROM spillway_deliveries
+WHERE delivery = 0 AND marked_at < now_ms() - ?) AS placed)`, age.Milliseconds(), placed.Milliseconds())
 	return err
 }
 

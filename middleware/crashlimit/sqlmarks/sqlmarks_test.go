@@ -36,12 +36,24 @@ func TestStore_processes(t *testing.T) {
 		}
 		testkit.Check(t, testkit.Must(s.Beat(ctx, "b")) && !testkit.Must(s.Beat(ctx, "nobody")),
 			"beat does not report what is there")
+		of := deliveries.Key{ID: "of b, and of one that is gone"}
+		for i, process := range []string{"b", "gone"} {
+			testkit.Must(s.Enter(ctx, of, deliveries.Mark{Delivery: i + 1, Process: process}))
+		}
+		found := func(ended bool) {
+			t.Helper()
+			got := testkit.Must(s.Marks(ctx, of))
+			testkit.Check(t, len(got) == 2 && got[0].Ended == ended && got[0].Beats == 2 && got[0].Interval == 2*time.Second &&
+				got[1].Ended, "marks with their processes: %+v", got)
+		}
+		found(false)
 		testkit.Check(t, !testkit.Must(s.Lose(ctx, "b", 1)), "a process that has beaten since was lost")
 		testkit.Check(t, testkit.Must(s.Lose(ctx, "b", 2)) && !testkit.Must(s.Lose(ctx, "b", 2)),
 			"of two that lose a process, not one did")
 		got := testkit.Must(s.Others(ctx, "a"))
 		testkit.Check(t, len(got) == 1 && got[0].Lost && got[0].Beats == 2 && got[0].LostFor <= time.Minute,
 			"a lost process is %+v", got)
+		found(true)
 		testkit.Eventually(t, "the loss ages", func() bool { return testkit.Must(s.Others(ctx, "a"))[0].LostFor > 0 })
 		testkit.Check(t, testkit.Must(s.Beat(ctx, "b")) && !testkit.Must(s.Others(ctx, "a"))[0].Lost,
 			"one that beats again is still lost")
@@ -92,7 +104,10 @@ func testStoreMarks(t *testing.T, db *sql.DB) {
 		seen[m] = true
 		wants := func(service string, m deliveries.Key, want ...deliveries.Mark) {
 			t.Helper()
-			got := testkit.Must(stores[service].Marks(ctx, m))
+			var got []deliveries.Mark
+			for _, one := range testkit.Must(stores[service].Marks(ctx, m)) {
+				got = append(got, one.Mark)
+			}
 			testkit.Check(t, slices.Equal(got, want), "%.20q: marks %v, want %v", id, got, want)
 		}
 		p1, p2, p3 := deliveries.Mark{Delivery: 1, Process: "p1"}, deliveries.Mark{Delivery: 2, Process: "p2"}, deliveries.Mark{Delivery: 3, Process: "p3"}
@@ -123,12 +138,18 @@ func testStoreMarks(t *testing.T, db *sql.DB) {
 func testSweep(t *testing.T, db *sql.DB) {
 	ctx, s := t.Context(), testkit.Must(NewStore(t.Context(), db, "shop"))
 	young := deliveries.Key{ID: "young"}
-	testkit.Check(t, testkit.Must(s.Enter(ctx, young, deliveries.Mark{Delivery: 1, Process: "p"})) && s.Sweep(ctx, time.Hour) == nil &&
+	testkit.Check(t, testkit.Must(s.Enter(ctx, young, deliveries.Mark{Delivery: 1, Process: "p"})) && s.Sweep(ctx, time.Hour, time.Hour) == nil &&
 		len(testkit.Must(s.Marks(ctx, young))) == 1, "a young mark was swept away")
 	for i := range 10 {
 		testkit.Must(s.Enter(ctx, deliveries.Key{Consumer: "c", ID: fmt.Sprint(i)}, deliveries.Mark{Delivery: 1, Process: "p"}))
 	}
-	testkit.NoError(t, s.Sweep(ctx, -time.Hour))
+	placed := deliveries.Key{Consumer: "c", ID: "placed"}
+	testkit.Must(s.Enter(ctx, placed, deliveries.Mark{Delivery: 1, Process: "p"}))
+	testkit.Must(s.Enter(ctx, placed, deliveries.Mark{Process: "letter"}))
+	testkit.NoError(t, s.Sweep(ctx, time.Hour, -time.Hour))
+	testkit.Check(t, len(testkit.Must(s.Marks(ctx, placed))) == 0 && len(testkit.Must(s.Marks(ctx, young))) == 1,
+		"not the marks of what has a letter went, or others did too")
+	testkit.NoError(t, s.Sweep(ctx, -time.Hour, -time.Hour))
 	var left int
 	err := db.QueryRow(`SELECT count(*) FROM spillway_deliveries`).Scan(&left)
 	testkit.Check(t, err == nil && left == 0, "%d marks are left: %v", left, err)

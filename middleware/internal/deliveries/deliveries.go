@@ -32,14 +32,14 @@ type Store interface {
 	// Enter leaves the mark of a delivery, and reports whether it did: not if the message has a delivery of that
 	// number.
 	Enter(ctx context.Context, of Key, m Mark) (entered bool, err error)
-	// Marks returns what deliveries of a message left, in their order.
-	Marks(ctx context.Context, of Key) ([]Mark, error)
+	// Marks returns what deliveries of a message left, in their order, with their processes at the same moment.
+	Marks(ctx context.Context, of Key) ([]Found, error)
 	// Clear removes the mark that a process wrote or, without a process, those of all deliveries up to a number.
 	Clear(ctx context.Context, of Key, m Mark) error
 	// Leave removes all marks that a process wrote.
 	Leave(ctx context.Context, process string) error
-	// Sweep removes the marks older than age.
-	Sweep(ctx context.Context, age time.Duration) error
+	// Sweep removes the marks older than age, and those of messages whose dead letters are older than placed.
+	Sweep(ctx context.Context, age, placed time.Duration) error
 }
 
 // Process is a process of the service.
@@ -67,6 +67,15 @@ type Mark struct {
 	Delivery int
 	// Process is the id of the process that wrote it, or of a dead letter what names its content.
 	Process string
+}
+
+// Found is a mark, and what became of its process.
+type Found struct {
+	Mark
+	Interval time.Duration // between heartbeats
+	Beats    int64
+	// Ended says that the process was found to have stopped, or is not there. One that signs off takes its marks along.
+	Ended bool
 }
 
 // All stands for the marks of all deliveries.
