@@ -6,6 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
 // An Event is a kind of log line: its level and its text. A package declares its events itself, those of several
@@ -41,6 +42,17 @@ func DebugEvent(name, text string) *Event {
 func (e *Event) Always() *Event {
 	e.each = true
 	return e
+}
+
+// Begin says that a router begins. It writes what was met of other modules that is not as the library knows it, each
+// once in a process. The next line of any event writes it too.
+func Begin(logger watermill.LoggerAdapter) {
+	if IsSilent(logger) {
+		return
+	}
+	for _, miss := range foreign.Take() {
+		ForeignUnknown.Write(logger, nil, Fields{"of": miss.Of, "unknown": miss.What})
+	}
 }
 
 // Write writes a line, or counts it among the repeats of its place. err may be nil.

@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 	"github.com/watermill-spillway/spillway/privacy"
 )
 
@@ -61,17 +60,6 @@ func of(logger watermill.LoggerAdapter) *Log {
 	log.core.counts = false
 	log.Bind(logger)
 	return log
-}
-
-// Begin says that a router begins. It writes what was met of other modules that is not as the library knows it, each
-// once in a process. The next line of any event writes it too.
-func Begin(logger watermill.LoggerAdapter) {
-	if IsSilent(logger) {
-		return
-	}
-	for _, miss := range foreign.Take() {
-		ForeignUnknown.Write(logger, nil, Fields{"of": miss.Of, "unknown": miss.What})
-	}
 }
 
 // Flush writes what is counted and was not written yet, for the end of a router.
