@@ -66,11 +66,11 @@ func (r *request) who(reason string) operate.Person {
 	return operate.Person{Name: r.person.Name, Reason: reason, Right: operate.Right(r.person.Role)}
 }
 
-// accessUnknown is the fault of a request whose access function failed.
-func accessUnknown(err error) *fault {
-	return &fault{status: http.StatusServiceUnavailable, title: "Your access is not known",
-		text:  "The service could not find out who you are and what you may do. The log of the service says why.",
-		cause: err}
+// accessUnknown is the error of a request whose access function failed.
+func accessUnknown(err error) error {
+	return errors.Join(&operate.Problem{Status: http.StatusServiceUnavailable, Type: operate.ProblemAccess,
+		Title: "Your access is not known", Detail: "The service could not find out who you are and what you may do. The log " +
+			"of the service says why."}, err)
 }
 
 // person returns who sends a request, and a text if there is something to say about it.
@@ -96,11 +96,6 @@ func (c *console) person(r *http.Request) (who Person, why string, err error) {
 // operator is the person of a request to the API.
 func (c *console) operator(r *http.Request) (operate.Person, string, error) {
 	who, note, err := c.person(r)
-	if err != nil {
-		err = errors.Join(&operate.Problem{Status: http.StatusServiceUnavailable, Type: operate.ProblemAccess,
-			Title: "Your access is not known", Detail: "The service could not find out who you are and what you may do. The " +
-				"log of the service says why."}, err)
-	}
 	return operate.Person{Name: who.Name, Right: operate.Right(who.Role)}, note, err
 }
 

@@ -62,7 +62,7 @@ func TestInBrowser(t *testing.T) {
 	engine := browser.Start(t)
 	for name, test := range map[string]func(*testing.T, *browser.Browser){
 		"pages": testPages, "hostile values": testHostileValues, "letters": testLetters, "letter": testLetterPage, "phone": testPhone,
-		"campaign moves": testCampaignMoves, "discard goes on": testDiscardResumed, "wrong field": testWrongField, "fleet": testFleetPage, "week": testWeek,
+		"campaign moves": testCampaignMoves, "wrong field": testWrongField, "fleet": testFleetPage, "week": testWeek,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, engine) })
 	}

@@ -150,12 +150,8 @@ func baseOf(path string) string {
 // form returns the fields of a form that was sent. One that no form of the route has is an error.
 func (r *request) form() (url.Values, error) {
 	err := r.http.ParseForm()
-	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return nil, tooLargeForm(large.Limit)
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &fault{status: http.StatusRequestTimeout, title: "This takes too long", text: "The form did not " +
-			"arrive in time. Nothing was changed. Send it again."}
+	if errors.As(err, new(*http.MaxBytesError)) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, err
 	}
 	if err != nil || r.http.PostForm == nil {
 		return nil, badForm()

@@ -23,8 +23,8 @@ const (
 type decision struct {
 	operate.Decision
 	// what the pages say. A %s is a number of letters.
-	Title, Intro, number, uncounted, DoneTitle, Done, SoFar, Step string
-	states, none, partly, unknown                                 string // why it is not done
+	Title, Intro, number, uncounted, DoneTitle, Done, SoFar string
+	states, none, partly, unknown                           string // why it is not done
 }
 
 var discards = &decision{
@@ -37,7 +37,6 @@ var discards = &decision{
 	DoneTitle: "Discarded",
 	Done:      "%s letter is discarded.|%s letters are discarded.",
 	SoFar:     "%s letter is discarded so far.|%s letters are discarded so far.",
-	Step:      "%s letter was discarded in this part.|%s letters were discarded in this part.",
 	states: "Letters that were redriven, discarded or erased are not discarded. Choose letters that wait, were " +
 		"refused " +
 		"or are in quarantine.",
@@ -54,7 +53,6 @@ var restores = &decision{
 	DoneTitle: "Restored",
 	Done:      "%s letter that was restored waits.|%s letters that were restored wait.",
 	SoFar:     "%s letter is restored so far.|%s letters are restored so far.",
-	Step:      "%s letter was restored in this part.|%s letters were restored in this part.",
 	states:    "None of these letters is discarded. Choose discarded letters.",
 	none:      "None of these letters is discarded any more.",
 	partly:    "%s letter was restored before that.|%s letters were restored before that.",
@@ -131,17 +129,15 @@ func (c *console) decide(r *request, d *decision) (answer, error) {
 		return c.decisionPage(r, d, s, key, reason,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	n, cut, err := c.carry(r, d, s, key, reason, &s.Number)
+	n, err := c.carry(r, d, s, key, reason, &s.Number)
 	more := (*operate.MoreMatch)(nil)
 	switch {
-	case cut:
-		return c.decisionStep(r, d, s, key, reason, n), nil
 	case errors.As(err, &more):
 		return c.decisionPage(r, d, s, d.NewID(), reason,
 			problem{status: http.StatusConflict, text: say(moreMatch, more.Now)})
 	case errors.Is(err, operate.ErrNothing):
 		return c.decisionPage(r, d, s, key, reason,
-			problem{status: http.StatusConflict, text: d.none, happened: c.happened(r, s)})
+			problem{status: http.StatusConflict, text: d.none})
 	case err != nil:
 		p := c.problemOf(r, err)
 		if n > 0 {
@@ -160,17 +156,17 @@ func wrongReason(reason string) string {
 	return ""
 }
 
-// carry carries out a decision about a selection, for as long as one step takes.
-func (c *console) carry(r *request, d *decision, s operate.Selection, key, reason string, seen *int) (n int, cut bool,
-	err error) {
-	return c.desk.Carry(r.http.Context(), r.who(reason), operate.Deciding{What: d.Decision, Selection: s, ID: key,
+// carry carries out a decision about a selection, for as long as one step takes. The page of what was done goes on.
+func (c *console) carry(r *request, d *decision, s operate.Selection, key, reason string, seen *int) (n int, err error) {
+	n, _, err = c.desk.Carry(r.http.Context(), r.who(reason), operate.Deciding{What: d.Decision, Selection: s, ID: key,
 		TakenUp: true, Seen: seen, Step: c.step, Counting: c.patience(r, careful*c.counting)})
+	return n, err
 }
 
 // decisionPage shows the form with what was typed.
 func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key, reason string, p problem) (answer, error) {
 	view := decisionView{
-		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: joined(p.text, p.happened),
+		D: d, Key: key, Reason: reason, WrongReason: p.fields["reason"], Problem: p.text,
 		Detail: p.detail, Action: r.link(d.Name, nil), Letters: r.link("letters", s.Values()),
 		Exact: r.exactLink(d.Name, s.Values()),
 	}
@@ -222,64 +218,6 @@ func newSettings(n operate.Number) campaignForm {
 	s := campaignForm{Key: watermill.NewUUID()}
 	s.Rate, s.Canary = carefully(n)
 	return s
-}
-
-// care says what the rate and the canary do for n letters, and what it means to be without them.
-func (s *campaignForm) care(n operate.Number) string {
-	few := n.Known() && n.N() <= fewLetters
-	first := "Without a canary all go, until too many have failed again."
-	switch {
-	case s.Canary != "":
-		first = say("%s go first. If too many of these fail again, the campaign pauses, and the others stay as they are.",
-			s.Canary)
-	case few:
-		first = "So few letters need no canary."
-	}
-	if s.Rate == "" {
-		return first + " Without a rate they go as fast as the workers can."
-	}
-	return first + " The rate spares what their handlers call."
-}
-
-// changed takes the rate and the canary away, or brings the careful ones back, as a button asks.
-func (s *campaignForm) changed(button string, n operate.Number) {
-	switch button {
-	case "free":
-		s.Rate, s.Canary = "", ""
-	case "careful":
-		s.Rate, s.Canary = carefully(n)
-	}
-}
-
-// happened says who did what to the letters of a selection that an action found changed, for the one who came second.
-// It says nothing if that is not known.
-func (c *console) happened(r *request, s operate.Selection) string {
-	h, err := c.desk.Happened(r.http.Context(), s)
-	switch {
-	case err != nil:
-		c.log(r, err)
-		return ""
-	case h.Gone:
-		return "They are not there any more: they were purged."
-	case h.Various:
-		return "Different things happened to them: the list of the letters has who did what."
-	case h.LeasedBy != "":
-		return say("A program works on them now: %s.", c.plain(h.LeasedBy))
-	case h.MarkedAt.IsZero():
-		return ""
-	case h.Marked.Reason == "":
-		return say("The state is now: %s, by %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By))
-	}
-	return say("The state is now: %s, by %s, for this reason: %s.", operate.StatusWords(h.Status), c.plain(h.Marked.By),
-		c.plain(h.Marked.Reason))
-}
-
-// happenedUnless is happened, unless a reason is known already.
-func (c *console) happenedUnless(r *request, s operate.Selection, known bool) string {
-	if known {
-		return ""
-	}
-	return c.happened(r, s)
 }
 
 // plain is a value of a message, or of a person, within a text.

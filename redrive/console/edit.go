@@ -115,9 +115,8 @@ func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	case errors.Is(err, campaigns.ErrNoLetters):
 		form.Set("key", watermill.NewUUID())
 		return c.editPage(r, l, form,
-			problem{status: http.StatusConflict, text: "The letter cannot be redriven now.", leftOut: c.leftOut(r,
-				started.LeftOut),
-				happened: c.happenedUnless(r, operate.Selection{Seqs: []int64{l.Seq}}, len(started.LeftOut) > 0)})
+			problem{status: http.StatusConflict, text: "The letter cannot be redriven now.",
+				leftOut: c.leftOut(r, started.LeftOut)})
 	case errors.Is(err, inside.ErrKeyReused):
 		form.Set("key", watermill.NewUUID())
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: sentBefore})
@@ -134,7 +133,7 @@ func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 func (c *console) editPage(r *request, l letters.Letter, form url.Values, p problem) (answer, error) {
 	view := editView{
 		Seq: l.Seq, ID: l.Original.UUID, Letter: r.link("letters/"+id(l.Seq), nil), Version: operate.VersionOf(l),
-		Key: form.Get("key"), Reason: form.Get("reason"), Problem: joined(p.text, p.happened), Detail: p.detail,
+		Key: form.Get("key"), Reason: form.Get("reason"), Problem: p.text, Detail: p.detail,
 		LeftOut: p.leftOut, Action: r.link("letters/"+id(l.Seq)+"/edit", nil), Target: l.Origin.Topic,
 		WrongReason: p.fields["reason"],
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // retryAfter is when a page that could not be answered is asked for again.
@@ -52,11 +51,6 @@ func noPage() *fault { return notFound("There is no page at this address.") }
 // badForm is the fault of a form that no page of the console sent.
 func badForm() *fault { return badInput("The form cannot be read. Send it again.") }
 
-func tooLargeForm(limit int64) *fault {
-	return &fault{status: http.StatusRequestEntityTooLarge, title: "Too large",
-		text: say("The form may have at most %s byte.|The form may have at most %s bytes.", limit)}
-}
-
 // What several pages say.
 const (
 	moreMatch = "%s letter matches now, more than you saw. Look again.|%s letters match now, more than you saw. Look " +
@@ -78,7 +72,7 @@ func (c *console) explain(r *request, err error) *fault {
 	if r.person.Role >= Operate {
 		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
-	f, wrong, refused := (*fault)(nil), (*operate.Wrong)(nil), (*web.Refusal)(nil)
+	f, refused := (*fault)(nil), (*web.Refusal)(nil)
 	switch {
 	case errors.As(err, &f):
 		return f
@@ -87,20 +81,14 @@ func (c *console) explain(r *request, err error) *fault {
 			return noPage()
 		}
 		return &fault{status: refused.Status, title: refused.Title, text: refused.Detail, detail: refused.Note}
-	case errors.As(err, &wrong):
-		if wrong.Field != "" {
-			return badInput("The field " + wrong.Error() + ".")
-		}
-		return badInput(wrong.Why)
+	case errors.As(err, new(*operate.Problem)):
 	case errors.As(err, new(*classify.PanicError)), errors.Is(err, errTemplate):
 		return &fault{status: http.StatusInternalServerError, title: "The page failed",
 			text: "This is a fault of the console. The log of the service says more.", cause: err}
 	}
-	p := web.Explain(err, c.timeout)
-	switch p.Type {
-	case operate.ProblemNotFound, operate.ProblemChanged, operate.ProblemUnavailable:
-	default:
-		detail = "" // it says no more
+	p, more := web.Explain(err, c.desk.Masks, c.timeout)
+	if !more {
+		detail = ""
 	}
 	return &fault{status: p.Status, title: p.Title, text: p.Detail, detail: detail, cause: err}
 }
@@ -148,14 +136,10 @@ type problem struct {
 	text, detail string
 	leftOut      []leftOutLine
 	fields       map[string]string // what is wrong with fields, by their names
-	happened     string            // who did what before
 }
 
 // problemOf says why an action failed. Forms can be sent again: their actions happen once.
 func (c *console) problemOf(r *request, err error) problem {
-	if errors.Is(err, campaigns.ErrRequest) {
-		return problem{status: http.StatusBadRequest, text: c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))}
-	}
 	f := c.explain(r, err)
 	p := problem{status: f.status, text: f.title + ". " + f.text, detail: f.detail}
 	if f.status >= http.StatusInternalServerError {

@@ -159,8 +159,6 @@ var settingLabels = map[string]string{
 // settingsForm is the form of a campaign: its fields in their groups, with what was typed and what is wrong.
 type settingsForm struct {
 	Key                       string
-	Why                       string // the rate and the canary are as they are
-	Free, Careful             bool   // the form offers to be without them, or to have the careful ones again
 	Care, More                []formField
 	Patch, Set, Unset, Func   formField
 	Reason                    formField
@@ -170,12 +168,10 @@ type settingsForm struct {
 	MoreOpen, EditOpen, Wrong bool
 }
 
-// form is the form with the settings, for n letters. The browser goes to the first field that is wrong.
-func (s *campaignForm) form(n operate.Number) settingsForm {
+// form is the form with the settings. The browser goes to the first field that is wrong.
+func (s *campaignForm) form() settingsForm {
 	f := settingsForm{Key: s.Key, FirstStage: s.FirstStage, Approval: s.Approval,
-		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"], Why: s.care(n), Free: s.Rate+s.Canary != ""}
-	rate, canary := carefully(n)
-	f.Careful = s.Rate != rate || s.Canary != canary
+		HandleAgain: s.HandleAgain, AgainWrong: s.wrong["handle-again"]}
 	typed := s.fields()
 	field := func(name, hint, mode string) formField {
 		one := formField{Name: name, Label: settingLabels[name], Value: *typed[name], Hint: hint, Mode: mode,

@@ -78,13 +78,9 @@ func TestHostileValues(t *testing.T) {
 	}
 	b := newBench(t, func(c *Config) { c.Breakers = breakers })
 	b.infest()
-	everyColumn := "&rows=500"
-	for _, one := range columns {
-		everyColumn += "&column=" + one.Name
-	}
 	fleet := fleetOf(t, map[string]*bench{"a": b})
 	for path, p := range map[string]page{"/": b.get("/"), "fleet": fleet.get("/"), "/causes": b.get("/causes?status=all"),
-		"/letters": b.get("/letters?status=all" + everyColumn)} {
+		"/letters": b.get("/letters?status=all&rows=500")} {
 		p.want(t, http.StatusOK, "mark", "&lt;script&gt;").wantHarmless(t, path)
 		testkit.Check(t, len(p.body) <= 1<<20, "%s: %d bytes", path, len(p.body))
 	}

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"html/template"
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/operate"
@@ -21,7 +19,7 @@ const (
 )
 
 // listFields are the fields of the list that are no filter, and that its links keep.
-var listFields = []string{"column", "rows", "order"}
+var listFields = []string{"rows", "order"}
 
 // newest is the order of a list that is turned around.
 const newest = "newest"
@@ -40,9 +38,7 @@ func (c *console) letters(r *request) (answer, error) {
 type letterList struct {
 	Cause   *causeFacts // if the list has letters of one cause
 	Form    filterForm
-	Columns []option // to choose from
-	Keep    []field  // of the form that chooses columns
-	Heads   []column
+	States  bool // the list has letters of several states
 	Rows    []letterRow
 	Number  int  // of all that match, if Counted
 	Counted bool // false if counting took too long
@@ -57,17 +53,9 @@ type letterList struct {
 }
 
 type letterRow struct {
-	Seq    int64
-	ID     string
-	Link   string
-	Chosen bool
-	Cells  []cell
-}
-
-type cell struct {
-	Label string
-	Value template.HTML
-	Class string
+	operate.LetterData
+	Link, State string
+	Chosen      bool
 }
 
 func (c *console) lettersOf(r *request) (v letterList, err error) {
@@ -97,9 +85,7 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 	if v.Cause != nil { // stands above the list
 		v.Form.Chips = slices.DeleteFunc(v.Form.Chips, func(one chip) bool { return one.Name == "cause" })
 	}
-	v.Heads, v.Columns = chooseColumns(operate.Filled(q["column"]), len(f.Statuses) > 1, v.Cause != nil)
-	v.Keep = hiddenFields(merged(operate.FilterValues(f), only(q, "rows", "order")))
-
+	v.States = len(f.Statuses) > 1
 	whole := f
 	whole.After, whole.NewestFirst = 0, false
 	if err := c.number(r, &v, whole); err != nil {
@@ -121,13 +107,8 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 		v.Next = r.link("letters", merged(keep, url.Values{"after": {id(heads[show-1].Seq)}}))
 	}
 	for _, head := range heads {
-		h := c.desk.Head(head)
-		row := letterRow{Seq: h.Seq, ID: h.ID, Link: r.link("letters/"+id(h.Seq), nil),
-			Chosen: slices.Contains(q["seq"], id(h.Seq))}
-		for i := range v.Heads {
-			row.Cells = append(row.Cells, v.Heads[i].cell(c, &h))
-		}
-		v.Rows = append(v.Rows, row)
+		v.Rows = append(v.Rows, letterRow{c.desk.Head(head), r.link("letters/"+id(head.Seq), nil),
+			operate.StatusWords(head.Status), slices.Contains(q["seq"], id(head.Seq))})
 	}
 	v.Actions = c.listActions(r, f.Statuses, v.Number)
 	v.Any = len(v.Actions) > 0
@@ -207,68 +188,4 @@ func merged(all ...url.Values) url.Values {
 		}
 	}
 	return sum
-}
-
-// column is one that the list can show: a text of at most so many characters, a name whose short values are not broken,
-// or a time.
-type column struct {
-	Name, Label, Class string
-	usual              bool
-	same               bool // for all letters of a cause
-	most               int
-	text, name         func(*operate.LetterData) string
-	at                 func(*operate.LetterData) time.Time
-}
-
-// cell is what it shows of a letter.
-func (one *column) cell(c *console, h *operate.LetterData) cell {
-	switch {
-	case one.at != nil:
-		return cell{one.Label, when(one.at(h)), one.Class}
-	case one.name != nil:
-		return cell{one.Label, c.value(one.name(h), 40), shortName(one.name(h))}
-	case one.most == 0:
-		return cell{one.Label, template.HTML(template.HTMLEscapeString(one.text(h))), one.Class}
-	}
-	return cell{one.Label, c.value(one.text(h), one.most), one.Class}
-}
-
-var columns = []column{
-	{Name: "last", Label: "Last failure", usual: true, at: func(h *operate.LetterData) time.Time { return h.LastFailedAt }},
-	{Name: "handler", Label: "Handler", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Handler }},
-	{Name: "topic", Label: "Topic", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Topic }},
-	{Name: "reason", Label: "Reason", usual: true, same: true, name: func(h *operate.LetterData) string { return h.Reason }},
-	{Name: "description", Label: "Description", usual: true, most: 120,
-		text: func(h *operate.LetterData) string { return h.Description }},
-	{Name: "class", Label: "Class", text: func(h *operate.LetterData) string { return h.Class }},
-	{Name: "type", Label: "Error type", most: 60, text: func(h *operate.LetterData) string { return h.Type }},
-	{Name: "status", Label: "Status",
-		text: func(h *operate.LetterData) string { return operate.StatusWords(letters.Status(h.Status)) }},
-	{Name: "first", Label: "First failure", at: func(h *operate.LetterData) time.Time { return h.FirstFailedAt }},
-	{Name: "stored", Label: "Stored", at: func(h *operate.LetterData) time.Time { return h.StoredAt }},
-	{Name: "seen", Label: "Seen", Class: "number", text: func(h *operate.LetterData) string { return grouped(h.Seen) }},
-	{Name: "size", Label: "Size", Class: "number", text: func(h *operate.LetterData) string { return size(h.Bytes) }},
-	{Name: "dead-letter-topic", Label: "Dead-letter topic", name: func(h *operate.LetterData) string { return h.DeadLetterTopic }},
-	{Name: "cause", Label: "Cause", most: 8, text: func(h *operate.LetterData) string { return h.Cause }},
-	{Name: "marked", Label: "Changed by", name: func(h *operate.LetterData) string { return h.MarkedBy }},
-	{Name: "why", Label: "Why it changed", most: 80, text: func(h *operate.LetterData) string { return h.MarkedReason }},
-	{Name: "lease", Label: "In hand of", most: 40, text: func(h *operate.LetterData) string { return h.LeasedBy }},
-	{Name: "key", Label: "Seal key", name: func(h *operate.LetterData) string { return h.SealKey }},
-	{Name: "seq", Label: "Seq", Class: "number", text: func(h *operate.LetterData) string { return id(h.Seq) }},
-}
-
-// chooseColumns returns the columns that a person asks for, or the usual ones, and all of them to choose from. A list
-// of several statuses shows them, and one of a cause leaves out what all its letters have in common.
-func chooseColumns(asked []string, statuses, cause bool) (chosen []column, options []option) {
-	for _, one := range columns {
-		checked := slices.Contains(asked, one.Name)
-		if len(asked) == 0 {
-			checked = one.usual && !(cause && one.same) || statuses && one.Name == "status"
-		}
-		if checked {
-			chosen = append(chosen, one)
-		}
-		options = append(options, option{"column", one.Name, one.Label, checked})
-	}
-	return chosen, options
 }

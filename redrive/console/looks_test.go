@@ -3,10 +3,7 @@ package console
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +20,6 @@ const (
 	// inView reports whether a button can be pressed without scrolling.
 	inView = `(() => { const b = document.querySelector("%s"), r = b.getBoundingClientRect(); ` +
 		`return r.top >= 0 && r.bottom <= innerHeight && !b.disabled; })()`
-	allColumns = "?rows=500&column=seq&column=last&column=handler&column=topic&column=reason&column=description" +
-		"&column=status&column=type&column=size"
 )
 
 func onPhone(noScript bool) browser.Options {
@@ -37,7 +32,7 @@ func testLetters(t *testing.T, engine *browser.Browser) {
 	b.incident()
 	url := b.serve()
 	desk := engine.Page(t, browser.Options{})
-	for _, query := range []string{"", allColumns} {
+	for _, query := range []string{"", "?rows=500&status=all"} {
 		desk.Open(url + "/letters" + query)
 		names := browser.Eval[[]string](desk, brokenNames)
 		testkit.Check(t, len(names) == 0, "%s breaks %q", query, names)
@@ -113,66 +108,6 @@ func testCampaignMoves(t *testing.T, engine *browser.Browser) {
 	testkit.Check(t, status == http.StatusOK && strings.Contains(p.Text("main"), "If nothing moves, no instance runs a worker."),
 		"status %d: %s", status, p.Text("main"))
 	quiet(t, p, "none")
-}
-
-// status notes the status of an answer.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-// Feature V11, decision 23: a discard of several requests goes on by itself with a script, and not by looking at it.
-func testDiscardResumed(t *testing.T, engine *browser.Browser) {
-	b := newBench(t)
-	const many = 2_000
-	b.several(many)
-	var posts, parts atomic.Int64
-	var one sync.Mutex // requests come one after the other
-	ended := make(chan struct{}, 10)
-	b.console.step = time.Millisecond
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		one.Lock()
-		defer one.Unlock()
-		answer := &status{ResponseWriter: w}
-		b.console.ServeHTTP(answer, r)
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/discards/"):
-			ended <- struct{}{}
-			return
-		case r.Method != http.MethodPost:
-			return
-		case answer.code == http.StatusServiceUnavailable: // too short for one transaction on this machine
-			b.console.step *= 2
-		case answer.code == http.StatusOK:
-			parts.Add(1)
-			b.console.step = time.Minute
-		}
-		posts.Add(1)
-	}))
-	t.Cleanup(server.Close)
-	p := engine.Page(t, browser.Options{})
-	for parts.Load() == 0 { // all at once, if the machine stood still and then did not
-		b.mark(fixture.Status(letters.StatusDiscarded), letters.StatusWaiting)
-		p.Open(server.URL + "/discard?" + b.everything())
-		p.Type("input[name=reason]", "INC-7")
-		for p.Follow("button.danger") == http.StatusServiceUnavailable {
-		}
-		testkit.Receive(t, "the page of all that was discarded", ended)
-	}
-	testkit.Eventually(t, "it is shown", func() bool { return strings.Contains(p.Address(), "/discards/") })
-	said, n := p.Text("main"), b.truth(fixture.Status(letters.StatusDiscarded))
-	testkit.Check(t, strings.Contains(said, say(discards.Done, many)) && n == many, "%d are discarded, and the page says %s", n, said)
-	before := posts.Load()
-	p.Open(p.Address())
-	testkit.Check(t, posts.Load() == before, "%d forms were sent by looking", posts.Load()-before)
 }
 
 // Feature V11: the browser goes to a field that is wrong, with what is wrong next to it.

@@ -1,13 +1,11 @@
 package console
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
-	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -89,8 +87,8 @@ func freezes(freeze bool) handler {
 	return func(c *console, r *request) (answer, error) {
 		name := r.http.PathValue("name")
 		act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
-		return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
-			_, err := c.desk.FreezePolicies(ctx, who, name, freeze)
+		return c.perform(r, act, r.link("campaigns", nil), func(who operate.Person, _ float64) error {
+			_, err := c.desk.FreezePolicies(r.http.Context(), who, name, freeze)
 			return err
 		})
 	}
@@ -99,30 +97,10 @@ func freezes(freeze bool) handler {
 func (c *console) unblock(r *request) (answer, error) {
 	name, cause := r.http.PathValue("name"), r.http.PathValue("cause")
 	act := action{releasing(name, cause), r.link("policies/"+url.PathEscape(name)+"/"+url.PathEscape(cause)+"/release", nil)}
-	return c.changePolicy(r, act, func(ctx context.Context, who operate.Person) error {
-		_, err := c.desk.ReleaseCause(ctx, who, name, cause)
+	return c.perform(r, act, r.link("campaigns", nil), func(who operate.Person, _ float64) error {
+		_, err := c.desk.ReleaseCause(r.http.Context(), who, name, cause)
 		return err
 	})
-}
-
-// changePolicy does an action, and goes to the page of campaigns.
-func (c *console) changePolicy(r *request, act action, do func(context.Context, operate.Person) error) (answer, error) {
-	form, err := r.form()
-	if err != nil {
-		return answer{}, err
-	}
-	reason, back := strings.TrimSpace(form.Get("reason")), r.link("campaigns", nil)
-	if wrong := wrongReason(reason); wrong != "" {
-		view := steering{Action: act, Reason: reason, WrongReason: wrong, Back: back, Again: true}
-		return answer{status: http.StatusBadRequest, page: "steer", title: act.Label, view: view}, nil
-	}
-	switch err := do(r.http.Context(), r.who(reason)); {
-	case errors.Is(err, inside.ErrNoPolicy):
-		return answer{}, notFound("There is no such policy, or the cause is not blocked for it.")
-	case err != nil:
-		return answer{}, err
-	}
-	return answer{to: back}, nil
 }
 
 // steering is the page of an action that was not done: it has the reason, and the form with what was typed.
@@ -132,71 +110,55 @@ type steering struct {
 	WrongReason     string
 	RateField       formField
 	Problem, Detail string
-	Back, State     string
+	Back            string
 	Again           bool // the form can be sent again
 }
 
-// wrongRate says why the rate of a form cannot be one. It must be there: nothing is not no limit.
-func wrongRate(typed string) string {
-	if typed == "" {
-		return "The rate is missing. 0 is no limit."
-	}
-	_, wrong := rateOf(typed)
-	return wrong
-}
-
-// steer makes the route that does an action, and goes to the campaign.
-func steer(s operate.Steering) handler {
-	return func(c *console, r *request) (answer, error) { return c.steer(r, s) }
-}
-
-func (c *console) steer(r *request, s operate.Steering) (answer, error) {
+// perform carries out an action for which a form has the reason, and goes back. A form that is wrong comes again, with
+// what was typed.
+func (c *console) perform(r *request, act action, back string, do func(who operate.Person, rate float64) error) (answer, error) {
 	form, err := r.form()
 	if err != nil {
 		return answer{}, err
 	}
-	id := r.http.PathValue("id")
-	reason := strings.TrimSpace(form.Get("reason"))
-	view := steering{
-		Action: actionOf(r, s, id), Reason: reason, WrongReason: wrongReason(reason),
-		Back: r.link("campaigns/"+id, nil), Again: true,
-		RateField: formField{Name: "rate", Label: settingLabels["rate"], Value: strings.TrimSpace(form.Get("rate")),
-			Mode: "decimal", Required: true},
+	v := steering{Action: act, Reason: strings.TrimSpace(form.Get("reason")), Back: back, Again: true}
+	v.WrongReason = wrongReason(v.Reason)
+	a := answer{status: http.StatusBadRequest, page: "steer", title: act.Label}
+	rate := 0.0
+	if act.Rated {
+		typed := strings.TrimSpace(form.Get("rate"))
+		v.RateField = formField{Name: "rate", Label: settingLabels["rate"], Value: typed, Mode: "decimal", Required: true}
+		if rate, v.RateField.Wrong = rateOf(typed); typed == "" { // nothing is not no limit
+			v.RateField.Wrong = "The rate is missing. 0 is no limit."
+		}
+		v.RateField.First = v.RateField.Wrong != ""
 	}
-	if view.Action.Rated {
-		view.RateField.Wrong = wrongRate(view.RateField.Value)
-		view.RateField.First = view.RateField.Wrong != ""
-	}
-	if view.WrongReason != "" || view.RateField.Wrong != "" {
-		if _, err := c.desk.Campaigns.Get(r.http.Context(), id); errors.Is(err, campaigns.ErrNotFound) {
+	if v.WrongReason == "" && v.RateField.Wrong == "" {
+		err := do(r.who(v.Reason), rate)
+		if err == nil {
+			return answer{to: back}, nil
+		}
+		p := c.problemOf(r, err)
+		if p.status == http.StatusNotFound {
 			return answer{}, err
 		}
-		return answer{status: http.StatusBadRequest, page: "steer", title: view.Action.Label, view: view}, nil
+		a.status, v.Problem, v.Detail, v.Again = p.status, p.text, p.detail, p.status != http.StatusConflict
 	}
-	rate, _ := rateOf(view.RateField.Value)
-	now, err := c.desk.Steer(r.http.Context(), r.who(reason), id, view.Action.Steering, rate)
-	switch {
-	case err == nil:
-		return answer{to: r.link("campaigns/"+now.ID, nil)}, nil
-	case errors.Is(err, campaigns.ErrNotFound):
-		return answer{}, err
-	}
-	p := c.problemOf(r, err)
-	view.Problem, view.Detail, view.Again = p.text, p.detail, p.status != http.StatusConflict
-	if errors.Is(err, campaigns.ErrState) && now.ID != "" {
-		view.Problem = joined(say("Nothing was changed. The state of the campaign is now: %s.",
-			operate.StateWords(now.State)), c.steeredBy(r, id))
-	}
-	return answer{status: p.status, page: "steer", title: view.Action.Label, view: view}, nil
+	a.view = v
+	return a, nil
 }
 
-// steeredBy says who brought a campaign into its state, for the one who came second.
-func (c *console) steeredBy(r *request, id string) string {
-	events, err := hidden.Of(c.desk.Campaigns).History(r.http.Context(), id, 0)
-	if err != nil || len(events) == 0 {
-		return ""
+// steer makes the route that does something with a campaign.
+func steer(s operate.Steering) handler {
+	return func(c *console, r *request) (answer, error) {
+		id := r.http.PathValue("id")
+		return c.perform(r, actionOf(r, s, id), r.link("campaigns/"+id, nil), func(who operate.Person, rate float64) error {
+			now, err := c.desk.Steer(r.http.Context(), who, id, s, rate)
+			if errors.Is(err, campaigns.ErrState) && now.ID != "" {
+				return &fault{status: http.StatusConflict, title: "Nothing was changed", text: say("The state of the campaign "+
+					"is now: %s.", operate.StateWords(now.State)), cause: err}
+			}
+			return err
+		})
 	}
-	last := events[len(events)-1]
-	return say("The last entry of its history: %s, by %s, for this reason: %s.", last.Kind,
-		c.plain(last.By), c.plain(last.Reason))
 }

@@ -65,8 +65,7 @@ func (c *console) redrive(r *request) (answer, error) {
 	}
 	set := settingsOf(form)
 	page := func(p problem) (answer, error) { return c.redrivePage(r, s, c.chosenWithin(r, s, c.counting), set, p) }
-	if do := form.Get("do"); do != "start" {
-		set.changed(do, c.chosenWithin(r, s, c.counting))
+	if form.Get("do") != "start" {
 		return page(problem{})
 	}
 	request := set.request(s.Campaign(), r.now)
@@ -88,7 +87,7 @@ func (c *console) redrive(r *request) (answer, error) {
 		set.Key = watermill.NewUUID() // the campaign of the old key is over
 		return page(problem{status: http.StatusConflict, text: "No letter of the selection can " +
 			"be redriven now.",
-			leftOut: c.leftOut(r, started.LeftOut), happened: c.happenedUnless(r, s, len(started.LeftOut) > 0)})
+			leftOut: c.leftOut(r, started.LeftOut)})
 	case errors.Is(err, inside.ErrKeyReused): // the form was sent before, and was changed since
 		set.Key = watermill.NewUUID()
 		return page(problem{status: http.StatusConflict, text: say("This form started campaign "+
@@ -138,7 +137,7 @@ func (r *request) selection(q map[string][]string) (operate.Selection, error) {
 // as it is.
 func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number, set campaignForm, p problem) (answer, error) {
 	view := redriving{
-		Hidden: hiddenFields(s.Values()), Problem: joined(p.text, p.happened), Detail: p.detail, Seen: s.Number, UpTo: true,
+		Hidden: hiddenFields(s.Values()), Problem: p.text, Detail: p.detail, Seen: s.Number, UpTo: true,
 		Number: n, Action: r.link("redrive", nil), Letters: r.link("letters", s.Values()),
 		Exact: r.exactLink("redrive", s.Values()), Narrowed: s.Narrowed,
 		Again: slices.ContainsFunc(s.Filter.Statuses, func(status letters.Status) bool {
@@ -170,12 +169,9 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 	if len(p.leftOut) > 0 && view.Plan == nil {
 		view.Plan = &planView{LeftOut: p.leftOut}
 	}
-	view.Settings = set.form(n)
+	view.Settings = set.form()
 	return answer{status: p.status, page: "redrive", title: "Redrive", view: view}, nil
 }
-
-// joined is two sentences, the second of which may be missing.
-func joined(first, second string) string { return strings.TrimSpace(first + " " + second) }
 
 // dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
 func (c *console) dryRun(r *request, request campaigns.Request, set *campaignForm, view *redriving) error {

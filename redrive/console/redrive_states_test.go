@@ -107,7 +107,7 @@ func TestActsOfCause(t *testing.T) {
 	b.get(row["panic"]).want(t, http.StatusOK, "No letter matches.")
 }
 
-// Feature V11: the form of a redrive begins with a rate and a canary that fit its letters, until a person frees it.
+// Feature V11: the form of a redrive begins with a rate and a canary that fit its letters.
 func TestCarefulSettings(t *testing.T) {
 	for n, want := range map[int][2]string{1: {"20", ""}, 20: {"20", ""}, 21: {"20", "10"}, 5_000: {"20", "50"}, 100_000: {"27", "100"}, 5_000_000: {"100", "100"}} {
 		rate, canary := carefully(operate.Exactly(n))
@@ -117,13 +117,8 @@ func TestCarefulSettings(t *testing.T) {
 	testkit.Check(t, rate == "20" && canary == "100", "many letters: rate %s and canary %s", rate, canary)
 	b := newBench(t)
 	b.fill(7, 30)
-	b.get("/redrive?seq=1").want(t, http.StatusOK, "So few letters need no canary. The rate spares what their handlers call.")
-	form := b.get("/redrive?" + b.everything())
-	form.want(t, http.StatusOK, "10 go first. If too many of these fail again, the campaign pauses")
-	free := b.post("/redrive", with(form.fields(t), "do", "free"))
-	free.want(t, http.StatusOK, "Without a canary all go", "Without a rate they go as fast as the workers can.")
-	back := b.post("/redrive", with(free.fields(t), "do", "careful")).fields(t)
-	testkit.Check(t, free.fields(t).Get("rate") == "" && back.Get("rate") == "20" && back.Get("canary") == "10", "%v", back)
+	form := b.get("/redrive?"+b.everything()).want(t, http.StatusOK, "Letters of a canary go first").fields(t)
+	testkit.Check(t, form.Get("rate") == "20" && form.Get("canary") == "10", "%v", form)
 }
 
 // Feature V11: a redrive of a page that was open for long finds nothing to do, and leaves no campaign without letters.

@@ -29,7 +29,7 @@ var (
 	selectionFields = slices.Concat(filterFields, operate.SelectionFields)
 	countedFields   = slices.Concat(selectionFields, []string{fieldExact})
 	causesFields    = slices.Concat(filterFields, []string{fieldRows, fieldSkip})
-	lettersFields   = slices.Concat(selectionFields, []string{"rows", "column", "order", "after", fieldExact})
+	lettersFields   = slices.Concat(selectionFields, []string{"rows", "order", "after", fieldExact})
 	auditFields     = operate.RecordFields
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
 	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload", "decoded"}, keyFields())
@@ -102,7 +102,7 @@ func routes() []route {
 		all = append(all, one)
 	}
 	for _, s := range sequenceSteps {
-		all = append(all, act(s.route, "/sequences/{seq}/"+s.Name, decideSequence(s.what)))
+		all = append(all, act(s.route, "/sequences/{seq}/"+s.Name, decideSequence(s)))
 	}
 	for i := range all {
 		r := &all[i]

@@ -1,10 +1,7 @@
 package console
 
 import (
-	"errors"
-	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
@@ -51,43 +48,40 @@ func keyOf(p sequence.Parked) string {
 	return *p.Key
 }
 
-// sequence shows the messages of a key that wait, and asks what is to be done about the first.
-func (c *console) sequence(r *request) (answer, error) { return c.sequencePage(r, "", problem{}) }
-
 type sequencePage struct {
 	operate.SequenceData
-	Name, State           string
-	Failed                operate.ParkedData // the first message, with its failure
-	Look                  bool
-	More                  int // messages that are not shown
-	Actions               []action
-	Problem, Detail       string
-	Typed, List, OnRecord string
+	Name, State    string
+	Failed         operate.ParkedData // the first message, with its failure
+	Look           bool
+	More           int // messages that are not shown
+	Actions        []action
+	List, OnRecord string
 }
 
-func (c *console) sequencePage(r *request, typed string, p problem) (answer, error) {
+// sequence shows the messages of a key that wait, and asks what is to be done about the first.
+func (c *console) sequence(r *request) (answer, error) {
 	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return answer{}, noPage()
 	}
 	first, all, err := c.desk.Sequence(r.http.Context(), seq, parkedShown)
-	if errors.Is(err, sequence.ErrNotParked) {
-		return answer{}, notFound("No message waits under this number. It was handled, or given up, meanwhile.")
+	if err != nil {
+		return answer{}, err
 	}
 	v := sequencePage{SequenceData: c.desk.SequenceOf(r.who(""), first, all), State: operate.Waiting(first),
-		Look: r.person.Role >= Look, More: first.Messages - len(all), Problem: p.text, Detail: p.detail, Typed: typed,
+		Look: r.person.Role >= Look, More: first.Messages - len(all),
 		List: r.link("sequences", nil), OnRecord: r.link("audit", map[string][]string{"kind": {"sequence"}})}
 	if v.Name = keyOf(v.Parked); len(v.Waiting) > 0 {
 		v.Failed = v.Waiting[0]
 	}
-	if err == nil && first.Decided == "" {
+	if first.Decided == "" {
 		for _, s := range sequenceSteps {
 			if c.can(r.person, s.route) && (s.what != sequence.Release || first.Held) {
 				v.Actions = append(v.Actions, action{s.Steering, r.link("sequences/"+id(first.Seq)+"/"+s.Name, nil)})
 			}
 		}
 	}
-	return answer{status: p.status, page: "sequence", title: "Messages of a key that wait", view: v}, err
+	return answer{page: "sequence", title: "Messages of a key that wait", view: v}, nil
 }
 
 // sequenceStep is what a person can do about the first message of a key.
@@ -108,31 +102,16 @@ var sequenceSteps = []sequenceStep{
 }
 
 // decideSequence makes the route that writes a decision down, and goes to the key.
-func decideSequence(what sequence.Decision) handler {
-	return func(c *console, r *request) (answer, error) { return c.decideSequence(r, what) }
-}
-
-func (c *console) decideSequence(r *request, what sequence.Decision) (answer, error) {
-	form, err := r.form()
-	if err != nil {
-		return answer{}, err
+func decideSequence(s sequenceStep) handler {
+	return func(c *console, r *request) (answer, error) {
+		seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+		if err != nil || seq <= 0 {
+			return answer{}, noPage()
+		}
+		at := "sequences/" + id(seq)
+		return c.perform(r, action{s.Steering, r.link(at+"/"+s.Name, nil)}, r.link(at, nil), func(who operate.Person, _ float64) error {
+			_, err := c.desk.DecideSequence(r.http.Context(), who, seq, s.what, false)
+			return err
+		})
 	}
-	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
-	if err != nil || seq <= 0 {
-		return answer{}, noPage()
-	}
-	reason := strings.TrimSpace(form.Get("reason"))
-	if wrong := wrongReason(reason); wrong != "" {
-		return c.sequencePage(r, reason, problem{status: http.StatusBadRequest, text: wrong})
-	}
-	_, err = c.desk.DecideSequence(r.http.Context(), r.who(reason), seq, what, false)
-	switch why := operate.Undecided(err); {
-	case err == nil:
-		return answer{to: r.link("sequences/"+id(seq), nil)}, nil
-	case errors.Is(err, sequence.ErrNotParked):
-		return answer{}, notFound(why)
-	case why != "":
-		return c.sequencePage(r, reason, problem{status: http.StatusConflict, text: why})
-	}
-	return answer{}, err
 }

@@ -6,16 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/privacy"
-	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
 // answer is what a route gives: JSON, or bytes. Nothing of JSON is sent before all of it is there.
@@ -66,12 +62,6 @@ func missing(why string) *operate.Problem {
 	return &operate.Problem{Status: http.StatusNotFound, Type: operate.ProblemNotFound, Title: "Not found", Detail: why}
 }
 
-// conflict is the problem of something that happened meanwhile.
-func conflict(why string) *operate.Problem {
-	return &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemChanged,
-		Title: "Something has changed meanwhile", Detail: why}
-}
-
 // problemOf turns any error into problem details. The texts of errors name servers and users: they are for persons who
 // may act.
 func (h *Handler) problemOf(r *request, err error) *operate.Problem {
@@ -79,64 +69,24 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	if r.person.Right >= operate.Act {
 		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
-	p, wrong, broken := (*operate.Problem)(nil), (*operate.Wrong)(nil), (*unwritable)(nil)
-	more, changed, refused := (*operate.MoreMatch)(nil), (*operate.Changed)(nil), (*web.Refusal)(nil)
-	is := func(status int, kind, title, detail string) *operate.Problem {
-		return &operate.Problem{Status: status, Type: kind, Title: title, Detail: detail}
+	if errors.As(err, new(*unwritable)) {
+		return &operate.Problem{Status: http.StatusInternalServerError, Type: operate.ProblemFailed,
+			Title:  "The answer cannot be written",
+			Detail: strings.TrimSpace("It has a value that JSON does not have. The log of the service says more. " + said)}
 	}
-	switch {
-	case errors.As(err, &p):
-		return p
-	case errors.As(err, &refused):
+	if refused := (*web.Refusal)(nil); errors.As(err, &refused) {
 		refused.Detail = strings.TrimSpace(refused.Detail + " " + refused.Note)
 		if refused.Type == operate.ProblemNoRoute {
 			refused.Detail = "There is nothing at this address in version " + Version + ". The document openapi.json has all " +
 				"addresses."
 		}
 		return &refused.Problem
-	case errors.As(err, &wrong):
-		p := is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done", wrong.Error())
-		if wrong.Field != "" {
-			p.Errors = []operate.FieldProblem{{Field: wrong.Field, Value: wrong.Value, Detail: wrong.Why,
-				Remedy: wrong.Remedy}}
-		}
-		return p
-	case errors.As(err, &more):
-		return conflict(fmt.Sprintf("%d letters match now, more than you saw. Nothing was changed. Look again.",
-			more.Now))
-	case errors.As(err, &changed):
-		return conflict("The letter has changed since you saw it: it is " + operate.StatusWords(changed.Letter.Status) +
-			". Nothing was changed. Look again.")
-	case errors.Is(err, inside.ErrNoPolicy):
-		return missing("There is no such policy, or the cause is not blocked for it.")
-	case errors.Is(err, sequence.ErrNotParked):
-		return missing(operate.Undecided(err))
-	case operate.Undecided(err) != "":
-		return conflict(operate.Undecided(err))
-	case errors.Is(err, operate.ErrNoOutages):
-		return is(http.StatusConflict, operate.ProblemNoOutages, "Nothing is shared here", err.Error())
-	case errors.Is(err, inside.ErrKeyReused):
-		return is(http.StatusUnprocessableEntity, operate.ProblemKeyReused, "The Idempotency-Key was used before",
-			"Another request had this Idempotency-Key. Nothing was changed. Make a new key for each request.")
-	case errors.Is(err, campaigns.ErrRequest):
-		return is(http.StatusBadRequest, operate.ProblemInvalid, "This cannot be done",
-			h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText)))
-	case errors.As(err, &broken):
-		return is(http.StatusInternalServerError, operate.ProblemFailed, "The answer cannot be written",
-			strings.TrimSpace("It has a value that JSON does not have. The log of the service says more. "+said))
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return is(http.StatusRequestTimeout, operate.ProblemSlow, "This takes too long",
-			"The body did not arrive in time. Nothing was changed. Send it again.")
 	}
-	p = web.Explain(err, h.Front.Timeout())
-	switch p.Type {
-	case operate.ProblemUnavailable:
+	p, more := web.Explain(err, h.Desk.Masks, h.Front.Timeout())
+	if p.Type == operate.ProblemUnavailable {
 		p.Detail += " Try again: with the same Idempotency-Key it is done once."
-	case operate.ProblemChanged:
-	default:
-		return p
 	}
-	if said != "" {
+	if more && said != "" && p.Type != operate.ProblemNotFound {
 		p.Detail += " The error: " + said
 	}
 	return p

@@ -80,9 +80,6 @@ func (h *Handler) noteCause(r *request, body operate.CauseBody) (answer, error) 
 		c.SnoozedUntil = new(time.Time)
 	}
 	v, err := h.Desk.ChangeCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("cause"), c)
-	if errors.Is(err, inside.ErrNoCause) {
-		err = missing("No letter of the service ever had such a cause.")
-	}
 	return answer{json: v}, err
 }
 

@@ -39,11 +39,6 @@
 		count();
 	}
 
-	// A form that goes on until all is done. Its page is the answer to a form: no address leads to it, and going back does not send it.
-	for (const form of document.querySelectorAll("form[data-goes-on]")) {
-		if (performance.getEntriesByType("navigation")[0]?.type === "navigate") setTimeout(() => form.requestSubmit(), 1000);
-	}
-
 	// Moving parts: asked for again each data-live seconds, with an ETag, later and later while nothing changes or the server is away.
 	for (const part of document.querySelectorAll("[data-live]")) {
 		const least = Math.max(1, Number(part.dataset.live) || 5) * 1000;
