@@ -35,7 +35,7 @@ func FuzzText(f *testing.F) {
 func FuzzPayload(f *testing.F) {
 	for _, seed := range []string{
 		`{"users":[{"name":"x"}],"card":{"a":[1]},"a":{"b":["c"]}}`, `{"password":"x"`, `[redacted]`, `["[redacted]`, `{"a":[redacted]`, "{}\n{}", `"\ud800password=x"`,
-		`{"card":`, `{"password":1e5,"b":"amqp://a:b@c/"}`, `[[[`, ` "`, "4110100000010",
+		"65266666655555266\x03666", `{"card":`, `{"password":1e5,"b":"amqp://a:b@c/"}`, `[[[`, ` "`, "4110100000010",
 	} {
 		f.Add([]byte(seed))
 	}

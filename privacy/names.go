@@ -81,6 +81,12 @@ func kindOf(name string) kind {
 	return harmless
 }
 
+// namesOne reports whether the value of a name is one secret.
+func namesOne(name string) bool {
+	k := kindOf(name)
+	return k != harmless && k != several
+}
+
 // endsInOne reports whether name ends in one of ends. A closure would put each name on the heap.
 func endsInOne(name string, ends []string) bool {
 	for _, end := range ends {
@@ -199,8 +205,8 @@ func isNothing(value string) bool {
 }
 
 // rejections are words that stand alone behind "password: " and are no password.
-var rejections = setOf(`required missing invalid expired empty wrong denied forbidden unauthorized failed unknown mismatch
-	incorrect timeout canceled cancelled eof unset rejected refused blank yes no`)
+var rejections = setOf(`required missing invalid expired empty wrong denied forbidden unauthorized failed unknown
+	mismatch incorrect timeout canceled cancelled eof unset rejected refused blank yes no`)
 
 func setOf(words string) map[string]bool {
 	set := map[string]bool{}

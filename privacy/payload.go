@@ -17,7 +17,7 @@ const maxDepth = 512
 // payload returns p as it may be shown.
 func (r *rules) payload(p []byte) []byte {
 	trimmed := bytes.TrimLeft(p, " \t\r\n")
-	if len(trimmed) == 0 || strings.IndexByte(`{["`, trimmed[0]) < 0 || string(p) == Mark {
+	if len(trimmed) == 0 || strings.IndexByte(`{["`, trimmed[0]) < 0 || bytes.HasPrefix(trimmed, []byte(Mark)) {
 		masked := r.masked(string(p))
 		if masked != string(p) && json.Valid(p) { // a card number alone
 			masked = `"` + Mark + `"`
@@ -30,18 +30,15 @@ func (r *rules) payload(p []byte) []byte {
 	for i := range root {
 		root[i] = 1
 	}
-	for { // several documents may follow each other, such as one a line
-		token, err := d.token()
-		if err == io.EOF {
-			return append(d.out, p[d.done:]...)
-		}
-		if err == nil {
-			err = d.value(token, root, false, 0)
-		}
-		if err != nil {
+	for d.from.More() { // several documents may follow each other, such as one a line
+		if d.value(root, harmless, 0) != nil {
 			return d.rest()
 		}
 	}
+	if _, err := d.token(); err != io.EOF {
+		return d.rest()
+	}
+	return append(d.out, p[d.done:]...)
 }
 
 // document walks through JSON token by token, and copies what may be shown.
@@ -69,94 +66,82 @@ func (d *document) token() (json.Token, error) {
 
 var errDeep = errors.New("the JSON is too deep")
 
-// children masks what is in the object or array that was opened. Depth is how many others are open.
+// children masks what is in the object or array that was opened. Depth is how many are open.
 func (d *document) children(object bool, at []places, depth int) error {
-	if depth == maxDepth {
+	if depth > maxDepth {
 		d.at = d.start
 		return errDeep
 	}
-	for index := 0; ; index++ {
-		token, err := d.token()
-		if err != nil {
-			return err
-		}
-		if delim, is := token.(json.Delim); is && (delim == '}' || delim == ']') {
-			return nil
-		}
-		name, secret := "", false
+	for index := 0; d.from.More(); index++ {
+		name, k := "", harmless
 		if object {
-			name, _ = token.(string)
-			d.text(name)
-			if token, err = d.token(); err != nil {
+			key, err := d.token()
+			if err != nil {
 				return err
 			}
+			name, _ = key.(string)
+			d.text(name)
 			index = -1
-			_, number := token.(json.Number)
-			k := kindOf(name)
-			secret = d.rules.credentials && k != harmless && !(k == several && number)
+			if d.rules.credentials {
+				k = kindOf(name)
+			}
 			name = strings.ToLower(name)
 		}
 		within := make([]places, len(at))
 		for i, p := range d.rules.paths {
 			within[i] = p.next(at[i], name, index)
 		}
-		if err := d.value(token, within, secret, depth+1); err != nil {
+		if err := d.value(within, k, depth); err != nil {
 			return err
 		}
 	}
+	_, err := d.token() // the end
+	return err
 }
 
-// value masks the value that begins with token.
-func (d *document) value(token json.Token, at []places, secret bool, depth int) error {
+// value masks the next value, whose name is of kind k.
+func (d *document) value(at []places, k kind, depth int) error {
 	named := false
 	for i, p := range d.rules.paths {
 		named = named || p.arrived(at[i])
 	}
+	if named || k != harmless {
+		return d.whole(named, k)
+	}
+	token, err := d.token()
+	if err != nil {
+		return err
+	}
 	switch token := token.(type) {
 	case json.Delim:
-		if secret || named {
-			return d.skip()
-		}
-		return d.children(token == '{', at, depth)
+		return d.children(token == '{', at, depth+1)
 	case string:
-		if (secret || named) && token != "" {
-			d.replace(d.start, `"`+Mark+`"`)
-		} else {
-			d.text(token)
-		}
+		d.text(token)
 	case json.Number:
 		var cards spans
 		if d.rules.credentials {
 			findCards(string(token), &cards)
 		}
-		if secret || named || len(cards) > 0 {
-			d.replace(d.start, `"`+Mark+`"`)
-		}
-	case bool:
-		if named { // the name of a secret says nothing of true and false
+		if len(cards) > 0 {
 			d.replace(d.start, `"`+Mark+`"`)
 		}
 	}
 	return nil
 }
 
-// skip masks an object or array as a whole, whose first token was read.
-func (d *document) skip() error {
-	start := d.start
-	for depth := 1; depth > 0; {
-		token, err := d.token()
-		if err != nil {
-			d.at = start
-			return err
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
+// whole masks the next value as a whole. The name of a secret says nothing of true and false.
+func (d *document) whole(named bool, k kind) error {
+	var value json.RawMessage
+	if err := d.from.Decode(&value); err != nil {
+		return err
 	}
-	d.replace(start, `"`+Mark+`"`)
+	d.at = int(d.from.InputOffset())
+	switch first := value[0]; {
+	case first == 'n' || string(value) == `""`:
+	case !named && (first == 't' || first == 'f' || k == several && first != '{' && first != '[' && first != '"'):
+	default:
+		d.replace(d.at-len(value), `"`+Mark+`"`)
+	}
 	return nil
 }
 

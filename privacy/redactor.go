@@ -57,17 +57,12 @@ func (r *Redactor) orDefault() *Redactor {
 // line. Text that has no secret is returned as it is, up to MaxText. Mask a text before you cut it: half of a secret is
 // not known as one.
 func (r *Redactor) Text(text string) (masked string) {
-	r = r.orDefault()
-	returned := false
 	defer func() {
-		if !returned {
-			_ = recover()
+		if recover() != nil {
 			masked = withheld
 		}
 	}()
-	masked = r.text(text)
-	returned = true
-	return masked
+	return r.orDefault().text(text)
 }
 
 func (r *Redactor) text(text string) string {
@@ -160,25 +155,24 @@ func (r *rules) find(text string, depth int) spans {
 	var found spans
 	if r.credentials {
 		findPairs(text, &found)
-		findURLs(text, &found)
 		findTokens(text, &found)
+		findForms(text, &found)
+		findURLs(text, &found)
+		findAddresses(text, &found)
 		findCards(text, &found)
-		findCut(text, &found)
 	}
 	for _, pattern := range r.patterns {
 		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
-			found.addGroups(at)
+			found.addGroups(at, 0)
 		}
 	}
 	if depth == deepest {
 		return found
 	}
-	for _, v := range []*view{percentView(text), formView(text), escapeView(text)} {
-		if v != nil {
-			clear := string(v.text)
-			for _, one := range r.find(clear, depth+1).merged(clear) {
-				found.add(v.span(one))
-			}
+	for _, v := range viewsOf(text) {
+		clear := string(v.text)
+		for _, one := range r.find(clear, depth+1).merged(clear) {
+			found.add(v.span(one))
 		}
 	}
 	findBase64(text, &found, func(clear string) bool { return len(r.find(clear, depth+1).merged(clear)) > 0 })

@@ -7,27 +7,21 @@ type shape struct {
 	prefix string
 	least  int
 	in     func(byte) bool
-	behind bool // the beginning is no secret
 }
 
 func isUpperOrDigit(c byte) bool { return isUpper(c) || isDigit(c) }
 
 func isToken(c byte) bool { return isWord(c) || c == '-' }
 
-func isHex(c byte) bool { return hex(c) >= 0 }
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 func isUpperOrDigitOrDash(c byte) bool { return isUpperOrDigit(c) || c == '-' }
 
 func isBase64(c byte) bool { return isLetter(c) || isDigit(c) || strings.IndexByte("+/=_-", c) >= 0 }
 
-func isBot(c byte) bool { return isToken(c) || c == ':' }
-
 func isDotted(c byte) bool { return isToken(c) || c == '.' }
 
 func isMixed(c byte) bool { return isDotted(c) || strings.IndexByte("+/=", c) >= 0 }
-
-// isPath is what a path and a query have. A colon or a comma can be the next word's.
-func isPath(c byte) bool { return isDotted(c) || strings.IndexByte("/%@~+=?&!$", c) >= 0 }
 
 func isBase32(c byte) bool { return isUpper(c) || '2' <= c && c <= '7' }
 
@@ -62,31 +56,17 @@ var families = []struct {
 	{20, isUpperOrDigit, "AGE-SECRET-KEY-1"},
 }
 
-// shapes are those of families, by their first byte, and then the schemes of an Authorization header.
+// shapes are those of families, by their first byte.
 var shapes = func() (by [256][]shape) {
-	all := []shape{
-		{"api.telegram.org/bot", 30, isBot, true},
-		// their path is their password
-		{"hooks.slack.com/services/", 8, isPath, true}, {"hooks.slack.com/workflows/", 8, isPath, true},
-		{"hooks.slack.com/triggers/", 8, isPath, true}, {"/api/webhooks/", 16, isPath, true},
-		{"webhook.office.com/", 16, isPath, true},
-	}
 	for _, f := range families {
 		for _, prefix := range strings.Fields(f.prefixes) {
-			all = append(all, shape{prefix, f.least, f.in, false})
+			by[prefix[0]] = append(by[prefix[0]], shape{prefix, f.least, f.in})
 		}
-	}
-	for _, scheme := range []string{"Bearer", "bearer", "BEARER", "Basic", "basic", "BASIC"} {
-		all = append(all, shape{prefix: scheme})
-	}
-	for _, s := range all {
-		by[s.prefix[0]] = append(by[s.prefix[0]], s)
 	}
 	return by
 }()
 
-// findTokens finds keys and tokens by their shapes, JSON web tokens, private keys, and what stands behind Bearer and
-// Basic.
+// findTokens finds keys and tokens by their shapes.
 func findTokens(text string, found *spans) {
 	resumed := map[string]int{} // what a token has is looked at once: a text of beginnings would take squares
 	for i := range len(text) {
@@ -98,50 +78,18 @@ func findTokens(text string, found *spans) {
 			if !strings.HasPrefix(text[i:], s.prefix) || i < resumed[s.prefix] {
 				continue
 			}
-			if s.in == nil {
-				resumed[s.prefix] = findBehind(text, i+len(s.prefix), found)
-			} else {
-				resumed[s.prefix] = s.find(text, i, found)
+			start := i + len(s.prefix)
+			end := start
+			for end < len(text) && s.in(text[end]) {
+				end++
+			}
+			resumed[s.prefix] = start
+			if end-start >= s.least && !strings.HasPrefix(text[end:], "@openssh.com") { // the name of a kind of keys
+				resumed[s.prefix] = end
+				found.add(i, end)
 			}
 		}
 	}
-	findForms(text, found)
-}
-
-// find finds a token that begins at i, and returns where the next one may.
-func (s *shape) find(text string, i int, found *spans) (resumed int) {
-	start := i + len(s.prefix)
-	end := start
-	for end < len(text) && s.in(text[end]) {
-		end++
-	}
-	if end-start < s.least || strings.HasPrefix(text[end:], "@openssh.com") { // the name of a kind of keys
-		return start
-	}
-	if s.behind {
-		i = start
-	}
-	found.add(i, end)
-	return end
-}
-
-// findBehind finds the credentials behind the scheme of an Authorization header, which ends at from. It returns where
-// the next one may begin.
-func findBehind(text string, from int, found *spans) (resumed int) {
-	start := from
-	for start < len(text) && start < from+8 && isSpace(text[start]) {
-		start++
-	}
-	end := start
-	for end < len(text) && (isDotted(text[end]) || strings.IndexByte("~+/=", text[end]) >= 0) {
-		end++
-	}
-	if value := text[start:end]; start > from && len(value) >= 6 && !strings.HasPrefix(value, "realm=") &&
-		!isWords(value) {
-		found.add(start, end)
-		return end
-	}
-	return from
 }
 
 // isWords reports whether value is made of letters of one case, as words are.

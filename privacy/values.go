@@ -11,7 +11,7 @@ import (
 func valueAt(text string, start int, k kind, prose bool) (int, int) {
 	rest := text[start:]
 	switch {
-	// an escaped quote: findIn looks at the text without escapes too
+	// an escaped quote: find looks at the text without escapes too
 	case rest == "" || isBreak(rest[0]) || rest[0] == '\\':
 		return 0, 0
 	case k == several && rest[0] != '[' && rest[0] != '{':
@@ -26,7 +26,7 @@ func valueAt(text string, start int, k kind, prose bool) (int, int) {
 		end := quotedEnd(text, start+1, rest[0])
 		// cookies, the first one in quotes
 		if k == line && end+1 < len(text) && text[end] == rest[0] && text[end+1] == ';' {
-			return restOfLine(text, start)
+			return start, restOfLine(text, start)
 		}
 		return start + 1, end
 	case rest[0] == '[' || rest[0] == '{':
@@ -79,73 +79,41 @@ func closedEnd(text string, start int) int {
 
 // bareEnd returns where a value without quotes ends. A separator ends the value only if what follows looks like
 // something new.
-func bareEnd(text string, from int) int {
-	for i := from; i < len(text); i++ {
-		switch c := text[i]; {
-		case isSpace(c) || isBreak(c) || isQuote(c) || c == '<' || c == '>':
-			return i
-		case c == ',' || c == ';' || c == '&' || c == '|':
-			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) || isQuote(text[i+1]) ||
-				isPair(text[i+1:]) {
-				return i
-			}
-		case c == ')' || c == ']' || c == '}':
-			if i+1 == len(text) || isSpace(text[i+1]) || isBreak(text[i+1]) ||
-				strings.IndexByte(`,;:.)]}"'`, text[i+1]) >= 0 {
-				return i
-			}
-		case c == '\\' && i+1 < len(text) && strings.IndexByte(`nrt"'u`, text[i+1]) >= 0:
-			return i
-		}
-	}
-	return len(text)
-}
+func bareEnd(text string, from int) int { return from + bareEnds.FindStringIndex(text[from:])[0] }
 
-// isPair reports whether text begins with a name and a separator.
-func isPair(text string) bool {
-	n := 0
-	for n < len(text) && n < maxName && isName(text[n]) {
-		n++
-	}
-	return n > 0 && n < len(text) && (text[n] == '=' || text[n] == ':')
-}
+var bareEnds = regexp.MustCompile("[\\s\"'`<>" + control + "]|[,;&|](?:[\\s\"'`" + control + "]|" + pair + "|\\z)" +
+	`|[)\]}](?:[\s,;:.)\]}"'` + control + `]|\z)|\\[nrt"'u]|\z`)
 
-// schemes are those of an Authorization header. Other words behind "authorization: " are a sentence.
-var schemes = []string{"bearer", "basic", "digest", "negotiate", "ntlm", "token", "apikey", "oauth", "hawk",
-	"aws4-hmac-sha256", "signature", "key"}
+const (
+	control = `\x00-\x08\x0a-\x1f\x7f`
+	pair    = `[\w.-]{1,64}[=:]` // a name and a separator
+)
+
+var isPair = regexp.MustCompile("^" + pair).MatchString
+
+// isScheme says whether the first word of a header is a scheme of authorization, or has more than letters in it. Other
+// words behind "authorization: " are a sentence.
+var isScheme = regexp.MustCompile(`[=0-9]|^(?i:bearer|basic|digest|negotiate|ntlm|token|apikey|oauth|hawk|` +
+	`signature|key)$`).MatchString
 
 // lineAt returns the value of a header that begins at start, which is the rest of its line.
 func lineAt(text string, start int) (int, int) {
 	word := bareEnd(text, start)
 	first := text[start:word]
-	known := strings.ContainsAny(first, "=0123456789") || isCredential(text, word)
-	for _, scheme := range schemes {
-		known = known || strings.EqualFold(first, scheme)
-	}
-	if isNothing(first) || !known && isProse(text, start, word, secret) {
+	if isNothing(first) || !isScheme(first) && !isCredential(text, word) && isProse(text, start, word, secret) {
 		return 0, 0
 	}
-	return restOfLine(text, start)
+	return start, restOfLine(text, start)
 }
 
-// restOfLine returns the line from start on, at the longest to the quote behind it.
-func restOfLine(text string, start int) (int, int) {
-	for i := start; i < len(text); i++ {
-		switch c := text[i]; {
-		case isBreak(c):
-			return start, i
-		case isQuote(c) && (i == start || text[i-1] == '='): // of a parameter
-			if end := quotedEnd(text, i+1, c); end < len(text) && text[end] == c {
-				i = end
-			}
-		case isQuote(c) && (i+1 == len(text) || strings.IndexByte(" ,)]}\n:", text[i+1]) >= 0):
-			return start, i
-		case c == '\\' && i+1 < len(text) && (text[i+1] == 'n' || text[i+1] == 'r' || text[i+1] == '"'):
-			return start, i
-		}
-	}
-	return start, len(text)
-}
+// restOfLine returns where the line ends, at the latest at a quote behind it that belongs to no parameter.
+func restOfLine(text string, start int) int { return start + len(headers.FindString(text[start:])) }
+
+var headers = func() *regexp.Regexp {
+	const quoted = `"(?:[^"\\` + control + `]|\\.)*"|'(?:[^'\\` + control + `]|\\.)*'`
+	return regexp.MustCompile(`^(?:` + quoted + `)?(?:=(?:` + quoted + "|[\"'`])|[^\"'`\\\\" + control + "]|" +
+		`\\[^nr"]|` + "[\"'`]+[^\"'` ,)\\]}:" + control + "])*")
+}()
 
 // isCredential reports whether the word behind the first one, which ends at end, is that of a scheme and no word of a
 // sentence.
@@ -162,48 +130,28 @@ func isCredential(text string, end int) bool {
 		len(value) >= 3 && strings.Contains(value, "=") || len(value) >= 8 && !isWords(value)
 }
 
-// maxElement bounds how far the end of an element with elements in it is looked for.
-const maxElement = 512
-
 // elementAt returns the text of the XML element whose tag ends at p.
 func elementAt(text string, p int) (start, end int) {
-	from := strings.LastIndexByte(text[max(0, p-256):p], '<')
-	if from < 0 {
+	from := max(0, p-256)
+	tag := elementTag.FindStringSubmatch(text[from+max(0, strings.LastIndexByte(text[from:p], '<')) : p+1])
+	if tag == nil || !namesOne(tag[1]) {
 		return 0, 0
 	}
-	name := text[max(0, p-256)+from+1 : p]
-	if blank := strings.IndexAny(name, " \t\r\n"); blank >= 0 {
-		name = name[:blank]
-	}
-	if k := kindOf(name); strings.HasPrefix(name, "/") || strings.HasSuffix(text[:p], "/") || k == harmless ||
-		k == several {
-		return 0, 0
-	}
-	start = p + 1
-	rest := text[start:]
-	if inside := strings.TrimLeft(rest[:min(len(rest), 64)], " \t\r\n"); strings.HasPrefix(inside, "<") &&
-		!strings.HasPrefix(inside, "</") {
-		if strings.HasPrefix(inside, cdata) {
-			start += strings.Index(rest, cdata) + len(cdata)
-			if end = strings.Index(text[start:], "]]>"); end >= 0 {
-				return start, start + end
-			}
-			return start, len(text)
-		}
-		if end = strings.Index(rest[:min(len(rest), maxElement)], "</"+name); end >= 0 {
-			return start, start + end
+	at := elementText.FindStringSubmatchIndex(text[p+1:])
+	for ; len(at) > 2; at = at[:len(at)-2] {
+		if start, end = at[len(at)-2], at[len(at)-1]; start >= 0 {
+			return p + 1 + start, p + 1 + end
 		}
 	}
-	if end = strings.IndexByte(rest, '<'); end < 0 {
-		if strings.HasPrefix(rest, " ") { // AUTH <password> needs a password
-			return 0, 0
-		}
-		end = len(rest)
-	}
-	return start, start + end
+	return 0, 0
 }
 
-const cdata = "<![CDATA["
+// elementText is CDATA, other elements, or text. AUTH <password> needs a password.
+var (
+	elementTag  = regexp.MustCompile(`^<([^\s<>/]+)(?:\s[^<>]*[^<>/])?>$`)
+	elementText = regexp.MustCompile(`^(?:\s*<!\[CDATA\[((?s:.*?))(?:\]\]>|\z)|` +
+		`((?:\s*<[^/!<>][^<>]*>[^<]*(?:</[^<>]+>)?)+)|([^ <][^<]*)|( [^<]*)</)`)
+)
 
 // flagAt returns the value of a flag of a command line that begins at p: --password x, or -password x as package flag
 // has it.
@@ -212,7 +160,7 @@ func flagAt(text string, p int) (start, end int) {
 		return 0, 0
 	}
 	flag := flagForm.FindStringSubmatch(text[p:min(len(text), p+maxName+10)])
-	if flag == nil || kindOf(flag[1]) == harmless || kindOf(flag[1]) == several {
+	if flag == nil || !namesOne(flag[1]) {
 		return 0, 0
 	}
 	start, end = valueAt(text, p+len(flag[0]), secret, false)
@@ -225,8 +173,8 @@ func flagAt(text string, p int) (start, end int) {
 var flagForm = regexp.MustCompile(`^--?([\w.-]+)[ \t]{1,8}`)
 
 // aboutFlags are words behind a flag that speak of it, as a usage does: -password string.
-var aboutFlags = setOf(`string value and or is are was must cannot to for with not flag flags option needs requires in on
-	file expired`)
+var aboutFlags = setOf(`string value and or is are was must cannot to for with not flag flags option needs requires in
+	on file expired`)
 
 // quotedAfterWord returns the quoted text at p if the word before is password, or the like: invalid password "x".
 func quotedAfterWord(text string, p int) (start, end int) {
@@ -245,70 +193,6 @@ func quotedAfterWord(text string, p int) (start, end int) {
 	return p + 1, quotedEnd(text, p+1, text[p])
 }
 
-// repeated is the end of a URL in quotes, and what an error of package net/url repeats of it behind it:
-//
-//	parse "amqp://ops:hun/ter2@mq": invalid port ":hun" after host
-//	parse "amqp://ops:hun%ter2@mq": invalid URL escape "%te"
-var repeated = regexp.MustCompile(`^[^" \n]*": [^"\n]{0,62}":?((?:[^"\\\n]|\\.)+)`)
-
-// findRepeated finds what an error repeats of the password of a URL, from start to end.
-func findRepeated(text string, start, end int, found *spans) {
-	if start == end {
-		return
-	}
-	behind := text[end:min(len(text), end+maxURL)]
-	if at := repeated.FindStringSubmatchIndex(behind); at != nil && strings.Contains(text[start:end], behind[at[2]:at[3]]) {
-		found.add(end+at[2], end+at[3])
-	}
-}
-
-// forms are secrets that are known by what stands around them: their groups, or all of it. A text that lacks a word is
-// not looked at.
-var forms = []struct {
-	has  string
-	form *regexp.Regexp
-	ok   func(groups []string) bool // or nil
-}{
-	// JSON web tokens
-	{"eyJ", regexp.MustCompile(`\beyJ[\w-]{5,}\.[\w.-]+`), nil},
-	// what Azure AD, Terraform Cloud, MaxMind and Facebook give to programs
-	{"Q~", regexp.MustCompile(`(?:^|[^\w.~-])([\w.~]{3}\dQ~[\w.~-]{31,34})`), nil},
-	{".atlasv1.", regexp.MustCompile(`\b\w{14}\.atlasv1\.[\w=-]{60,}`), nil},
-	{"_mmk", regexp.MustCompile(`\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b`), nil},
-	{"|", regexp.MustCompile(`\b\d{15,16}\|[\w-]{27,40}`), nil},
-	// private keys in PEM, also cut ones
-	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [^\n-]{0,40}PRIVATE KEY[^\n-]{0,20}-----` +
-		`(?:(?:[^-]|-[^-])*-----END [^\n-]{0,60}-----|[\w\s+/=\\:,-]*)`), nil},
-	// net/url, in a URL that a # in the password cut: parse "amqp://ops:hun": invalid port ":hun" after host
-	{`": invalid port ":`, regexp.MustCompile(`:([^:"\n]+)": invalid port ":([^"\n]+)" after host`),
-		func(groups []string) bool { return groups[1] == groups[2] && !isDigits(groups[1]) }},
-	// a url.URL as fmt prints it with %+v
-	{" User:", regexp.MustCompile(` User:[^\s{}:]*:([^\s{}]+) Host:`), nil},
-	// package flag, or pflag: invalid value "x" for flag -password, or invalid argument "x" for "--password" flag
-	{`" for `, regexp.MustCompile(`(?:value|argument) "([^\n]*?)" for (?:flag -|"-)[\w.-]+`),
-		func(groups []string) bool { k := kindOf(groups[0]); return k != harmless && k != several }},
-}
-
-func findForms(text string, found *spans) {
-	for _, f := range forms {
-		if !strings.Contains(text, f.has) {
-			continue
-		}
-		for _, at := range f.form.FindAllStringSubmatchIndex(text, -1) {
-			if f.ok == nil || f.ok(groupsOf(text, at)) {
-				found.addGroups(at)
-			}
-		}
-	}
-}
-
-func groupsOf(text string, at []int) (groups []string) {
-	for i := 0; i < len(at); i += 2 {
-		groups = append(groups, text[at[i]:at[i+1]])
-	}
-	return groups
-}
-
 // Mark stands in the place of each masked value.
 const Mark = "[redacted]"
 
@@ -324,13 +208,13 @@ func (s *spans) add(start, end int) {
 	}
 }
 
-// addGroups adds the groups of a match, or all of it if it has no groups.
-func (s *spans) addGroups(at []int) {
+// addGroups adds the groups of a match in the text behind from, or all of it if it has no groups.
+func (s *spans) addGroups(at []int, from int) {
 	if len(at) > 2 {
 		at = at[2:]
 	}
 	for ; len(at) > 0; at = at[2:] {
-		s.add(at[0], at[1]) // -1 for a group that is not in the match
+		s.add(from+at[0], from+at[1]) // both are less for a group that is not in the match
 	}
 }
 
@@ -380,40 +264,6 @@ func (s spans) masked(text string) string {
 	}
 	b.WriteString(text[from:])
 	return b.String()
-}
-
-// cutMark is how a text ends that was cut before it came here: see boundedtext.
-const cutMark = "…[cut, "
-
-// findCut finds what was cut in two where a text was cut before it was masked, and can be half of a secret: a word with
-// more than letters in it, or a long one. Half of a secret has no shape.
-func findCut(text string, found *spans) {
-	for from := 0; ; {
-		cut := strings.Index(text[from:], cutMark)
-		if cut < 0 {
-			return
-		}
-		cut += from
-		from = cut + len(cutMark)
-		start, plain := cut, true
-		for start > 0 && cut-start < overlap && !isSpace(text[start-1]) && !isBreak(text[start-1]) &&
-			strings.IndexByte("\"'`{}[](),;&<>", text[start-1]) < 0 {
-			start--
-			plain = plain && isLetter(text[start])
-		}
-		if url := strings.LastIndex(text[max(0, cut-512):cut], "://"); url >= 0 &&
-			!strings.ContainsAny(text[max(0, cut-512)+url:cut], "@ \n\"") {
-			start, plain = min(start, max(0, cut-512)+url+3), false // the @ is behind the cut
-		}
-		// groups of a card
-		for start >= 5 && cut-start < 32 && text[start-1] == ' ' && isDigits(text[start-5:start-1]) &&
-			isDigit(text[start]) {
-			start -= 5
-		}
-		if !plain || cut-start > 12 {
-			found.add(start, cut)
-		}
-	}
 }
 
 func isDigits(s string) bool {

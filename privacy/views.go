@@ -14,46 +14,38 @@ type view struct {
 	at   []int32 // one more than text has bytes
 }
 
-func newView(size int) *view { return &view{make([]byte, 0, size), make([]int32, 0, size+1)} }
-
-func (v *view) put(at int, bytes ...byte) {
-	for _, b := range bytes {
-		v.text = append(v.text, b)
-		v.at = append(v.at, int32(at))
-	}
-}
-
 // span returns where a span of the view is in the text.
 func (v *view) span(s span) (int, int) { return int(v.at[s.start]), int(v.at[s.end]) }
 
-// percentView undoes the percent-encoding of URLs. It returns nil if text has none.
-func percentView(text string) *view { return percentViewOf(text, '+') }
-
-// formView undoes the encoding of queries and forms, in which a blank is a plus. It returns nil if it is what
-// percentView returns.
-func formView(text string) *view {
-	if strings.IndexByte(text, '+') < 0 {
-		return nil
+// viewsOf returns text without the encoding of URLs, without that of queries and forms, in which a blank is a plus, and
+// without the escapes of JSON and of Go's strings: those of them that text has.
+func viewsOf(text string) (all []*view) {
+	percent, plus := strings.Contains(text, "%"), strings.Contains(text, "+")
+	if v := undone(text, percent, fromPercent); v != nil {
+		all = append(all, v)
 	}
-	return percentViewOf(text, ' ')
+	if v := undone(text, percent && plus, fromForm); v != nil {
+		all = append(all, v)
+	}
+	if v := undone(text, strings.Contains(text, `\`), fromEscape); v != nil {
+		all = append(all, v)
+	}
+	return all
 }
 
-func percentViewOf(text string, plus byte) *view {
-	if strings.IndexByte(text, '%') < 0 {
+// undone returns the view in which undo has read all of text, from left to right, or nil if it has found nothing.
+func undone(text string, has bool, undo func(rest string) (clear string, size int)) *view {
+	if !has {
 		return nil
 	}
-	v := newView(len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) && hex(text[i+1]) >= 0 && hex(text[i+2]) >= 0 {
-			v.put(i, byte(hex(text[i+1])<<4|hex(text[i+2])))
-			i += 2
-			continue
+	v := &view{make([]byte, 0, len(text)), make([]int32, 0, len(text)+1)}
+	for i := 0; i < len(text); {
+		clear, size := undo(text[i:])
+		for range len(clear) {
+			v.at = append(v.at, int32(i))
 		}
-		c := text[i]
-		if c == '+' {
-			c = plus
-		}
-		v.put(i, c)
+		v.text = append(v.text, clear...)
+		i += size
 	}
 	if len(v.text) == len(text) {
 		return nil
@@ -62,52 +54,33 @@ func percentViewOf(text string, plus byte) *view {
 	return v
 }
 
-// escapeView undoes the escapes of JSON and of Go's strings. It returns nil if text has none.
-func escapeView(text string) *view {
-	if strings.IndexByte(text, '\\') < 0 {
-		return nil
+func fromPercent(rest string) (clear string, size int) {
+	if rest[0] == '%' && len(rest) > 2 && isHex(rest[1]) && isHex(rest[2]) {
+		b, _ := strconv.ParseUint(rest[1:3], 16, 8)
+		return string([]byte{byte(b)}), 3
 	}
-	v := newView(len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' || i+1 == len(text) {
-			v.put(i, text[i])
-			continue
-		}
-		at := i
-		i++
-		switch c := text[i]; c {
-		case 'n', 'r':
-			v.put(at, '\n')
-		case 't':
-			v.put(at, '\t')
-		case 'u', 'x', 'U':
-			size := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
-			n, err := strconv.ParseUint(text[i+1:min(len(text), i+1+size)], 16, 32)
-			if i+size >= len(text) || err != nil {
-				v.put(at, c)
-				continue
-			}
-			if i += size; c == 'x' {
-				v.put(at, byte(n))
-			} else {
-				v.put(at, utf8.AppendRune(nil, rune(n))...)
-			}
-		default:
-			v.put(at, c)
-		}
-	}
-	v.at = append(v.at, int32(len(text)))
-	return v
+	return rest[:1], 1
 }
 
-func hex(c byte) int {
-	switch {
-	case isDigit(c):
-		return int(c - '0')
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
+func fromForm(rest string) (clear string, size int) {
+	if rest[0] == '+' {
+		return " ", 1
 	}
-	return -1
+	return fromPercent(rest)
+}
+
+func fromEscape(rest string) (clear string, size int) {
+	if rest[0] != '\\' || len(rest) == 1 {
+		return rest[:1], 1
+	}
+	r, wide, tail, err := strconv.UnquoteChar(rest, '"')
+	switch {
+	case err != nil: // of JSON alone
+		return rest[1:2], 2
+	case wide:
+		return string(r), len(rest) - len(tail)
+	}
+	return string([]byte{byte(r)}), len(rest) - len(tail)
 }
 
 // leastBase64 is the length from which a word is tried as base64.
