@@ -275,11 +275,7 @@ var (
 // Holding returns those of the letters, at most MaxSeqs, that a campaign of the service has and is not
 // through with, each with the id of the campaign. Other campaigns do not take them. A campaign that was cancelled
 // has a letter until its worker gives it back.
-func (in *inner) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return nil, err
-	}
+func (c inner) Holding(ctx context.Context, seqs ...int64) (map[int64]string, error) {
 	if len(seqs) > MaxSeqs {
 		return nil, fmt.Errorf("campaigns: holding %d letters: at most %d are possible: use several calls", len(seqs),
 			MaxSeqs)
@@ -322,11 +318,7 @@ const maxBehind = 20
 
 // LeftBehind says why a campaign left letters behind that it had selected: those that were refused, failed or are
 // gone, by reason, the most first, at most 20 reasons.
-func (in *inner) LeftBehind(ctx context.Context, id string) (behind []inside.Behind, err error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return nil, err
-	}
+func (c inner) LeftBehind(ctx context.Context, id string) (behind []inside.Behind, err error) {
 	if _, err := c.Get(ctx, id); err != nil {
 		return nil, err
 	}

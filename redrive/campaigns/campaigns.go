@@ -112,7 +112,7 @@ func New(ctx context.Context, store *letters.Store, config Config) (*Campaigns, 
 		return nil, err
 	}
 	c := &Campaigns{store: store, db: db, config: config}
-	c.handle = hidden.By((*inner)(c))
+	c.handle = hidden.By(inner{c})
 	if err := c.register(ctx); err != nil {
 		return nil, fmt.Errorf("campaigns: New: write down the policies: %w", err)
 	}
@@ -175,20 +175,16 @@ func (c *Campaigns) lock() string { return strings.TrimSuffix(c.db.SkipLocked(),
 
 func (c *Campaigns) service() any { return []byte(hidden.Of(c.store).Service()) }
 
-type handle = hidden.Handle[*inner]
+type handle = hidden.Handle[inner]
 
 // inner is Campaigns with the methods that only Spillway's own packages call.
-type inner Campaigns
+type inner struct{ *Campaigns }
 
 // Store returns the Store of New.
-func (in *inner) Store() *letters.Store { return in.store }
+func (c inner) Store() *letters.Store { return c.store }
 
 // Summary counts the campaigns of the service by their states. It is made for metrics.
-func (in *inner) Summary(ctx context.Context) (s inside.Summary[State], err error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return s, err
-	}
+func (c inner) Summary(ctx context.Context) (s inside.Summary[State], err error) {
 	err = c.query(ctx, func() { s.States = make(map[State]int) }, func(rows *sql.Rows) error {
 		var state string
 		var n int

@@ -18,11 +18,7 @@ import (
 // from reasons of freezes.
 // The word erased takes their place. A value of fewer than 4 bytes is replaced only if it is all of a text. What
 // the campaigns did, and their counts, stay. With a dry run nothing is changed.
-func (in *inner) Forget(ctx context.Context, dryRun bool, values ...string) (done inside.Forgotten, err error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return done, err
-	}
+func (c inner) Forget(ctx context.Context, dryRun bool, values ...string) (done inside.Forgotten, err error) {
 	for after := ""; err == nil; {
 		var ids []string
 		if ids, err = c.ids(ctx, after); err != nil || len(ids) == 0 {
@@ -111,11 +107,7 @@ func (c *Campaigns) forget(ctx context.Context, id string, values []string, dryR
 
 // ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
 // payload. It takes at most 500 letters, and returns how many texts there were.
-func (in *inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return 0, err
-	}
+func (c inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
 	if len(seqs) == 0 {
 		return 0, nil
 	}

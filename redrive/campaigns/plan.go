@@ -37,13 +37,12 @@ var ages = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Ho
 // Plan says what a campaign of the request would do if it started now: a dry run. It reads the whole selection, in
 // windows, and ends with ctx. Request.By and Reason may be empty.
 func (c *Campaigns) Plan(ctx context.Context, r Request) (Plan, error) {
-	plan, _, err := (*inner)(c).Plan(ctx, r)
+	plan, _, err := inner{c}.Plan(ctx, r)
 	return plan, err
 }
 
 // Plan is Plan, with what a page shows of it.
-func (in *inner) Plan(ctx context.Context, r Request) (Plan, inside.Details, error) {
-	c := (*Campaigns)(in)
+func (c inner) Plan(ctx context.Context, r Request) (Plan, inside.Details, error) {
 	p, err := c.dryRun(ctx, &r)
 	if err != nil {
 		return Plan{}, inside.Details{}, err

@@ -212,11 +212,7 @@ func (c *Campaigns) forgetStops(ctx context.Context, values []string, dryRun boo
 }
 
 // Policies returns the standing policies of the service.
-func (in *inner) Policies(ctx context.Context) (all inside.Policies, err error) {
-	c := (*Campaigns)(in)
-	if err := c.usable(ctx); err != nil {
-		return all, err
-	}
+func (c inner) Policies(ctx context.Context) (all inside.Policies, err error) {
 	at := make(map[string]int)
 	err = c.query(ctx, func() { all, at = inside.Policies{}, make(map[string]int) }, func(rows *sql.Rows) error {
 		var name, cause, rule, by, why string
@@ -263,9 +259,9 @@ ORDER BY name, cause`, c.service())
 // FreezePolicies freezes or thaws a policy, or all if name is empty. A freeze pauses the campaigns that run, and
 // from then on no instance starts one. A thaw resumes none. It reports false if there was nothing to change. The
 // record has it under an id, if there is one.
-func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, by, why,
+func (c inner) FreezePolicies(ctx context.Context, name string, frozen bool, by, why,
 	id string) (changed bool, err error) {
-	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
+	act := Act{By: by, Reason: why, Key: id}
 	return c.change(ctx, name, "", act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {
 		if is == frozen {
 			return false, nil
@@ -278,8 +274,8 @@ func (in *inner) FreezePolicies(ctx context.Context, name string, frozen bool, b
 }
 
 // ReleaseCause lets a policy take letters of a cause again that was blocked for it.
-func (in *inner) ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error) {
-	c, act := (*Campaigns)(in), Act{By: by, Reason: why, Key: id}
+func (c inner) ReleaseCause(ctx context.Context, name, cause, by, why, id string) (changed bool, err error) {
+	act := Act{By: by, Reason: why, Key: id}
 	return c.change(ctx, name, cause, act, func(ctx context.Context, tx *sql.Tx, is bool) (bool, error) {
 		if !is {
 			return false, nil

@@ -26,11 +26,7 @@ var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was 
 
 // Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease.
 // Letters that another transaction is writing are among them. Their size may make it fewer than n.
-func (in *inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
@@ -47,11 +43,7 @@ func (in *inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 
 // Claim leases those of the letters, at most MaxLimit, that f still chooses, that have no lease, and that
 // no other transaction is writing at this moment. It reads them into memory: Free returns as many as may be.
-func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return claim{}, err
-	}
+func (s inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
 	if err := f.validateInOrder(); err != nil {
 		return claim{}, err
 	}
@@ -64,27 +56,26 @@ func (in *inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.D
 		return claim{}, nil
 	}
 	var c claim
-	err := s.write(ctx, func(tx *sql.Tx) (err error) { c, _, err = in.Lease(ctx, tx, f, seqs, lease); return err })
+	err := s.write(ctx, func(tx *sql.Tx) (err error) { c, _, err = s.Lease(ctx, tx, f, seqs, lease); return err })
 	if err != nil {
 		return claim{}, wrapped("claim", err)
 	}
-	return in.Leased(ctx, c, seqs)
+	return s.Leased(ctx, c, seqs)
 }
 
 // Lease is Claim within a transaction on the Store's database, of letters that f chooses by their statuses alone. It
 // returns those that it leased. Leased reads them.
-func (in *inner) Lease(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64,
+func (s inner) Lease(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64,
 	lease time.Duration) (c claim, leased []int64, err error) {
 	f.After, f.MaxSeq = 0, 0 // the keys say as much
 	c = claim{Token: watermill.NewUUID(), Until: time.Now().Add(lease)}
-	leased, err = (*Store)(in).leaseWithin(ctx, tx, f, seqs, c.Token, lease)
+	leased, err = s.leaseWithin(ctx, tx, f, seqs, c.Token, lease)
 	return c, leased, err
 }
 
 // Leased reads the letters that Lease leased: that may be much, and keeps no row locked. After an error their leases
 // are over.
-func (in *inner) Leased(ctx context.Context, c claim, seqs []int64) (claim, error) {
-	s := (*Store)(in)
+func (s inner) Leased(ctx context.Context, c claim, seqs []int64) (claim, error) {
 	keys, args := s.among(seqs)
 	err := s.numbered(ctx)
 	var found []Letter
@@ -169,18 +160,14 @@ func subjectOf(l Letter) subject {
 }
 
 // Release ends the leases of letters and leaves the letters as they were. A lease that is lost is no error.
-func (in *inner) Release(ctx context.Context, c claim) error {
-	_, err := in.Settle(ctx, "", Act{}, nil, c)
+func (s inner) Release(ctx context.Context, c claim) error {
+	_, err := s.Settle(ctx, "", Act{}, nil, c)
 	return err
 }
 
 // Postpone ends the lease of the one letter of c and puts the letter behind all others, with a new Seq. Without the
 // lease it changes nothing, and the error is ErrLeaseLost.
-func (in *inner) Postpone(ctx context.Context, c claim) error {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
+func (s inner) Postpone(ctx context.Context, c claim) error {
 	if len(c.Letters) != 1 {
 		return fmt.Errorf("letters: postpone %d letters: it takes one", len(c.Letters))
 	}
@@ -205,11 +192,7 @@ WHERE seq = ? AND token = ? AND token <> ''`, l.Seq, s.db.Bytes(c.Token))
 }
 
 // Renew lets the lease last for the given time from now on. It returns the letters that still have it.
-func (in *inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return claim{}, err
-	}
+func (s inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
 	if len(c.Letters) == 0 || c.Token == "" {
 		return claim{}, nil
 	}

@@ -88,11 +88,7 @@ func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int,
 }
 
 // CountTopics returns the number of letters that f chooses by their origin topic, which may be empty.
-func (in *inner) CountTopics(ctx context.Context, f Filter) (map[string]int, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) CountTopics(ctx context.Context, f Filter) (map[string]int, error) {
 	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
@@ -282,11 +278,7 @@ func statusColumns(format string) string {
 }
 
 // Totals returns the numbers of all letters of the service. They are kept with the letters: none is counted.
-func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Totals(ctx context.Context) (map[Status]int, error) {
 	s.compared(ctx)
 	n := newNumbers()
 	err := s.read(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(n.into()...) },
@@ -299,11 +291,7 @@ func (in *inner) Totals(ctx context.Context) (map[Status]int, error) {
 
 // OldestWaiting returns, by cause, when the waiting letter that was stored first failed first. A cause without a
 // waiting letter has no entry. Each cause costs a look into an index, however many letters it has.
-func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) OldestWaiting(ctx context.Context, causes ...string) (map[string]time.Time, error) {
 	oldest := make(map[string]time.Time, len(causes))
 	for some := range slices.Chunk(causes, oldestAtOnce) {
 		var each []string
@@ -333,8 +321,8 @@ func (in *inner) OldestWaiting(ctx context.Context, causes ...string) (map[strin
 
 // OldestAwake returns the waiting letter that was stored first, and is of no cause that is snoozed; or none. If a cause
 // is snoozed, it looks at the MaxLimit causes with the most letters.
-func (in *inner) OldestAwake(ctx context.Context, notes map[string]inside.CauseNote) ([]Head, error) {
-	s, f := (*Store)(in), Filter{Limit: 1}
+func (s inner) OldestAwake(ctx context.Context, notes map[string]inside.CauseNote) ([]Head, error) {
+	f := Filter{Limit: 1}
 	if inside.AnySnoozed(notes) {
 		groups, err := s.Groups(ctx, Filter{Limit: MaxLimit})
 		if err != nil {
@@ -346,7 +334,7 @@ func (in *inner) OldestAwake(ctx context.Context, notes map[string]inside.CauseN
 				awake = append(awake, g.Cause)
 			}
 		}
-		oldest, err := in.OldestWaiting(ctx, awake...)
+		oldest, err := s.OldestWaiting(ctx, awake...)
 		if err != nil || len(oldest) == 0 {
 			return nil, err
 		}
@@ -361,11 +349,7 @@ const oldestAtOnce = 50
 
 // Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A
 // letter that arrives again counts each time.
-func (in *inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
 	if len(causes) > MaxListed {
 		return nil, fmt.Errorf("letters: arrivals of %d causes: at most %d are possible: use several calls", len(causes),
 			MaxListed)

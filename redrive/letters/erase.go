@@ -26,12 +26,8 @@ import (
 // letter that arrives again later is a new letter.
 //
 // The database may keep old versions of rows for a while: see docs/privacy.md.
-func (in *inner) Erase(ctx context.Context, f Filter, act Act, options inside.EraseOptions) (done inside.Erased,
+func (s inner) Erase(ctx context.Context, f Filter, act Act, options inside.EraseOptions) (done inside.Erased,
 	err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return done, err
-	}
 	if err := errors.Join(f.validateInOrder(), act.validate()); err != nil {
 		return done, wrapped("erase", err)
 	}
@@ -219,6 +215,6 @@ func forgottenID(id string) string {
 
 // RecordErasure writes the event erasure: a program erased a person's data, or is about to. act.Detail says by what
 // it looked for them, without a value of the person, and what it found.
-func (in *inner) RecordErasure(ctx context.Context, act Act) error {
-	return (*Store)(in).recordAlone(ctx, "record an erasure", EventErasure, act)
+func (s inner) RecordErasure(ctx context.Context, act Act) error {
+	return s.recordAlone(ctx, "record an erasure", EventErasure, act)
 }

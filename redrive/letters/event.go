@@ -148,12 +148,9 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 // Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. kind is
 // selected, edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or
 // nil. Record returns the Seqs of the letters that are there.
-func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
+func (s inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 	seqs ...int64) (recorded []int64, err error) {
-	s, kind := (*Store)(in), EventKind(what)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+	kind := EventKind(what)
 	if kind != EventSelected && kind != EventEdited && kind != EventShown {
 		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected, EventEdited or EventShown; the Store "+
 			"records the other kinds", kind)
@@ -191,33 +188,30 @@ func (in *inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 
 // RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was
 // decided about how many messages, without their key.
-func (in *inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error {
+func (s inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error {
 	if err := act.validate(); err != nil {
 		return wrapped("record a decision", err)
 	}
-	return wrapped("record a decision", (*Store)(in).record(ctx, tx, EventSequence, act,
+	return wrapped("record a decision", s.record(ctx, tx, EventSequence, act,
 		subject{identity: []byte{}, id: []byte(messageID)}))
 }
 
 // RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done
 // with which policy.
-func (in *inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
+func (s inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
 	if err := act.validate(); err != nil {
 		return wrapped("record a policy", err)
 	}
-	return wrapped("record a policy", (*Store)(in).record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
+	return wrapped("record a policy", s.record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
 }
 
 // RecordFreeze writes the event freeze. act.Detail says what was done with which handler.
-func (in *inner) RecordFreeze(ctx context.Context, act Act) error {
-	return (*Store)(in).recordAlone(ctx, "record a freeze", EventFreeze, act)
+func (s inner) RecordFreeze(ctx context.Context, act Act) error {
+	return s.recordAlone(ctx, "record a freeze", EventFreeze, act)
 }
 
 // recordAlone writes an event that belongs to no letter, in a transaction of its own.
 func (s *Store) recordAlone(ctx context.Context, what string, kind EventKind, act Act) error {
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
 	if err := act.validate(); err != nil {
 		return wrapped(what, err)
 	}
@@ -267,11 +261,7 @@ func logged(value string) string { return boundedtext.Text(value, 200) }
 // message: it removes the receiver's key, whose id is the message's, and records it. What the handler wrote before
 // is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if
 // there is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
-func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return false, err
-	}
+func (s inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
 	if err := act.validate(); err != nil {
 		return false, wrapped("handle again", err)
 	}
@@ -295,10 +285,6 @@ func (in *inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bo
 }
 
 // CheckKeys returns an error if the idempotent receiver does not keep its keys in the database of the letters.
-func (in *inner) CheckKeys(ctx context.Context) error {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
+func (s inner) CheckKeys(ctx context.Context) error {
 	return wrapped("look for the receiver's keys", s.readKeys(ctx))
 }

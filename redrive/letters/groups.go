@@ -261,11 +261,7 @@ func CauseOf(l poison.Letter) string {
 
 // CausesBySize returns the causes of the letters that f chooses in the order of Groups, without the first skip of them,
 // at most most.
-func (in *inner) CausesBySize(ctx context.Context, f Filter, skip, most int) ([]string, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) CausesBySize(ctx context.Context, f Filter, skip, most int) ([]string, error) {
 	if err := f.validateInOrder(); err != nil {
 		return nil, err
 	}
@@ -281,11 +277,7 @@ func (in *inner) CausesBySize(ctx context.Context, f Filter, skip, most int) ([]
 }
 
 // CausesBegin returns the causes of the service whose hash begins so, at most most, in the order of their hashes.
-func (in *inner) CausesBegin(ctx context.Context, begin string, most int) (causes []string, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) CausesBegin(ctx context.Context, begin string, most int) (causes []string, err error) {
 	if begin == "" || strings.Trim(begin, "0123456789abcdef") != "" {
 		return nil, nil // no hash begins so
 	}

@@ -28,11 +28,7 @@ type noteRow struct {
 
 // Notes returns what persons say of causes, or of all causes of the service if none is named. It changes nothing: a
 // snoozed cause that grew is awake, whether TendNotes has written that down or not.
-func (in *inner) Notes(ctx context.Context, causes ...string) (map[string]inside.CauseNote, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Notes(ctx context.Context, causes ...string) (map[string]inside.CauseNote, error) {
 	found := make(map[string]inside.CauseNote)
 	for {
 		some := causes[:min(len(causes), maxCauses)]
@@ -52,11 +48,7 @@ func (in *inner) Notes(ctx context.Context, causes ...string) (map[string]inside
 // TendNotes is Notes for what works for the service by itself. It writes down, on record, that a snoozed cause woke, and
 // deletes the note of a cause of which no letter was seen to wait for inside.NoteKept. What this process may not write
 // another one does.
-func (in *inner) TendNotes(ctx context.Context) (map[string]inside.CauseNote, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) TendNotes(ctx context.Context) (map[string]inside.CauseNote, error) {
 	rows, err := s.notes(ctx, nil)
 	if err != nil {
 		return nil, wrapped("read the notes of causes", err)
@@ -103,7 +95,7 @@ FROM spillway_cause_notes AS n`+w.String()+` ORDER BY snoozed_until DESC, cause 
 		for i, r := range some {
 			hashes[i] = r.cause
 		}
-		arrived, err := (*inner)(s).Arrivals(ctx, hashes...)
+		arrived, err := inner{s}.Arrivals(ctx, hashes...)
 		if err != nil {
 			return nil, err
 		}
@@ -163,17 +155,13 @@ func (s *Store) tend(ctx context.Context, r *noteRow) bool {
 const itself = "spillway"
 
 // ChangeNote changes what persons say of a cause, on record. It returns what is said now.
-func (in *inner) ChangeNote(ctx context.Context, cause string, c inside.CauseChange, act Act) (inside.CauseNote, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return inside.CauseNote{}, err
-	}
+func (s inner) ChangeNote(ctx context.Context, cause string, c inside.CauseChange, act Act) (inside.CauseNote, error) {
 	if err := act.validate(); err != nil {
 		return inside.CauseNote{}, wrapped("change the note of a cause", err)
 	}
 	hour := 0
 	if c.SnoozedUntil != nil {
-		arrived, err := in.Arrivals(ctx, cause)
+		arrived, err := s.Arrivals(ctx, cause)
 		if err != nil {
 			return inside.CauseNote{}, err
 		}
@@ -213,7 +201,7 @@ func (in *inner) ChangeNote(ctx context.Context, cause string, c inside.CauseCha
 	if err != nil {
 		return inside.CauseNote{}, wrapped("change the note of a cause", err)
 	}
-	all, err := in.Notes(ctx, cause)
+	all, err := s.Notes(ctx, cause)
 	return all[cause], err
 }
 
@@ -243,11 +231,7 @@ func (s *Store) noteSets(c inside.CauseChange, by string, hour int) (sets []stri
 
 // ForgetNotes takes the values of a person from what persons said of causes, and from the record of that. It returns
 // the number of notes that have such a value.
-func (in *inner) ForgetNotes(ctx context.Context, dryRun bool, values []string) (n int, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return 0, err
-	}
+func (s inner) ForgetNotes(ctx context.Context, dryRun bool, values []string) (n int, err error) {
 	rows, err := s.notes(ctx, nil)
 	for _, r := range rows {
 		is := [3]string{r.Note, r.Owner, r.Link}

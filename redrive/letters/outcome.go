@@ -23,11 +23,7 @@ import (
 //
 // Otherwise another program marks it, by MarkAll. Live traffic does nothing for it: Learn looks keys
 // up.
-func (in *inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return inside.Outcome{}, err
-	}
+func (s inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {
 	act := Act{By: s.node, RedriveID: redriveID}
 	err := act.validate()
 	if redriveID == "" {
@@ -309,15 +305,11 @@ func matched(asked []redriven, found []returned) (back []redriven) {
 }
 
 // KeepsWaiting is how long letters that wait are kept by the rules of NewRetention in this process. 0 is for good.
-func (in *inner) KeepsWaiting() time.Duration { return time.Duration(in.retention.Load()) }
+func (s inner) KeepsWaiting() time.Duration { return time.Duration(s.retention.Load()) }
 
 // The record knows of a message what its letters do not say: a redrive that lost the metadata on the way, a letter that
 // was purged, one that a person put back.
-func (in *inner) CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error) {
 	if len(seqs) > MaxListed {
 		return nil, fmt.Errorf("letters: ask for %d letters: at most %d are possible: use several calls", len(seqs),
 			MaxListed)
@@ -380,11 +372,7 @@ const learnedOf = 20
 
 // Redriven returns what became of the letters of a cause that were redriven since a time, by the id of the redrive.
 // It learns of the latest 20 redrives first.
-func (in *inner) Redriven(ctx context.Context, cause string, since time.Time) (map[string]inside.Outcome, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Redriven(ctx context.Context, cause string, since time.Time) (map[string]inside.Outcome, error) {
 	outcomes, open, err := s.redrivenOf(ctx, cause, since)
 	for _, id := range open[:min(len(open), learnedOf)] {
 		if err == nil {

@@ -46,11 +46,7 @@ func (s *Store) compared(ctx context.Context) {
 
 // Numbers returns the causes whose kept numbers are not those of their letters, and repairs them if asked to. Each
 // service does so by itself once an hour.
-func (in *inner) Numbers(ctx context.Context, repair bool) (wrong []inside.WrongNumbers, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) Numbers(ctx context.Context, repair bool) (wrong []inside.WrongNumbers, err error) {
 	var found []drift
 	if repair {
 		found, err = s.repairNumbers(ctx)

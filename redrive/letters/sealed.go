@@ -57,11 +57,7 @@ func (s *Store) Open(ctx context.Context, l Letter) (poison.Letter, error) {
 }
 
 // OpenWith is Open with other keys.
-func (in *inner) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (opened Letter, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return Letter{}, err
-	}
+func (s inner) OpenWith(ctx context.Context, sealer *seal.Sealer, l Letter) (opened Letter, err error) {
 	l.Letter, err = s.openWith(ctx, sealer, l)
 	return l, err
 }
@@ -91,11 +87,7 @@ func (s *Store) isRow(l Letter, opened poison.Letter) bool {
 // SealKeys counts the letters of the service by the key that they are sealed with, whatever their status, in the
 // order of the keys. It reads all letters, without their bodies. A key that has no letters here, and none in a
 // topic, is needed no more.
-func (in *inner) SealKeys(ctx context.Context) ([]inside.KeyCount, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
+func (s inner) SealKeys(ctx context.Context) ([]inside.KeyCount, error) {
 	return s.sealKeys(ctx)
 }
 
@@ -125,7 +117,10 @@ const (
 // Reseal overwrites what the rows had. The database may still have it in its log, in backups, and in pages that it has
 // not used again: a VACUUM on SQLite and PostgreSQL, and OPTIMIZE TABLE on MySQL, write the tables anew.
 func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, err error) {
-	done, err := (*inner)(s).Reseal(ctx, f, act, inside.ResealOptions{})
+	if err := s.usable(ctx); err != nil {
+		return 0, err
+	}
+	done, err := inner{s}.Reseal(ctx, f, act, inside.ResealOptions{})
 	if err == nil && done.Closed > 0 {
 		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s",
 			done.Closed, strings.Join(done.Why, "; "))
@@ -134,12 +129,8 @@ func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, er
 }
 
 // Reseal is Reseal, with a report. Letters that do not open are no error.
-func (in *inner) Reseal(ctx context.Context, f Filter, act Act, options inside.ResealOptions) (inside.Resealed, error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return inside.Resealed{}, err
-	}
-	r := &resealing{store: s, filter: f, act: act, options: options}
+func (s inner) Reseal(ctx context.Context, f Filter, act Act, options inside.ResealOptions) (inside.Resealed, error) {
+	r := &resealing{store: s.Store, filter: f, act: act, options: options}
 	err := r.run(ctx)
 	return r.report, wrapped(fmt.Sprintf("reseal, after %d", r.report.Resealed), err)
 }

@@ -18,12 +18,8 @@ import (
 // one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. Without a status
 // it ends the leases, and settles none. beside, unless it is nil, is called in the transaction with what Settle
 // returns. After an error nothing was done.
-func (in *inner) Settle(ctx context.Context, status Status, act Act, beside func(*sql.Tx, []int64) error,
+func (s inner) Settle(ctx context.Context, status Status, act Act, beside func(*sql.Tx, []int64) error,
 	claims ...claim) (settled []int64, err error) {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return nil, err
-	}
 	n := 0
 	for _, c := range claims {
 		n += len(c.Letters)
@@ -42,7 +38,7 @@ func (in *inner) Settle(ctx context.Context, status Status, act Act, beside func
 	}
 	if n == 1 && beside == nil && status != "" && s.settling != nil {
 		seqs := make([]int64, 1)
-		is, err := in.SettleOne(ctx, status, act, claims[0], "\nSELECT seq FROM l", nil, &seqs[0])
+		is, err := s.SettleOne(ctx, status, act, claims[0], "\nSELECT seq FROM l", nil, &seqs[0])
 		if is {
 			settled = seqs
 		}
@@ -172,12 +168,12 @@ func settleStatements() map[Status]string {
 // SettleOne is Settle of the one letter of c by one statement, in one round trip. The statement ends with also and its
 // args: that finds the row of a settled letter in l. It reports whether also returned a row, which it read into dest.
 // Only PostgreSQL has such a statement: elsewhere nothing is done.
-func (in *inner) SettleOne(ctx context.Context, status Status, act Act, c claim, also string, args []any,
+func (s inner) SettleOne(ctx context.Context, status Status, act Act, c claim, also string, args []any,
 	dest ...any) (is bool, err error) {
-	s, l := (*Store)(in), c.Letters[0]
-	switch err := s.usable(ctx); {
-	case err != nil || s.settling == nil:
-		return false, err
+	l := c.Letters[0]
+	switch {
+	case s.settling == nil:
+		return false, nil
 	case s.db.Held(ctx):
 		return false, errHeld
 	}

@@ -99,7 +99,7 @@ func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
 	if s.statements.fresh != "" {
 		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements()
 	}
-	s.batcher, s.handle = s.newBatcher(), hidden.By((*inner)(s))
+	s.batcher, s.handle = s.newBatcher(), hidden.By(inner{s})
 	return s, nil
 }
 
@@ -147,11 +147,7 @@ func (s *Store) own(err error) error {
 
 // Numbered returns an error with the remedy if the database would give new letters or events the numbers of rows
 // that are there, as after a restore of data alone.
-func (in *inner) Numbered(ctx context.Context) error {
-	s := (*Store)(in)
-	if err := s.usable(ctx); err != nil {
-		return err
-	}
+func (s inner) Numbered(ctx context.Context) error {
 	for _, t := range []schema.Table{table, events} {
 		if err := s.db.OwnKeyBehind(ctx, t); err != nil {
 			return err
@@ -301,13 +297,13 @@ func (p *prepared) close() (err error) {
 	return err
 }
 
-type handle = hidden.Handle[*inner]
+type handle = hidden.Handle[inner]
 
 // inner is a Store with the methods that only Spillway's own packages call.
-type inner Store
+type inner struct{ *Store }
 
 // DB is the database that the Store is on, for tables that stand beside its own.
-func (in *inner) DB() *sql.DB { return in.db.DB() }
+func (s inner) DB() *sql.DB { return s.db.DB() }
 
 // Service is the service of the Store.
-func (in *inner) Service() string { return in.service }
+func (s inner) Service() string { return s.service }
