@@ -73,7 +73,7 @@ func (d *Desk) Show(ctx context.Context, who Person, seqs ...int64) error {
 	if done != nil || err != nil {
 		return err
 	}
-	_, err = hidden.Of(d.Store).Record(ctx, nil, string(letters.EventShown), act, seqs...)
+	_, err = hidden.Of(d.Store).Record(ctx, nil, letters.EventShown, act, seqs...)
 	return err
 }
 

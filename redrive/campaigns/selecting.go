@@ -100,7 +100,7 @@ func (c *Campaigns) insert(ctx context.Context, tx *sql.Tx, id string, act Act, 
 	}
 	taken, err := c.seqs(ctx, tx, id, rows)
 	if err == nil {
-		_, err = hidden.Of(c.store).Record(ctx, tx, string(letters.EventSelected),
+		_, err = hidden.Of(c.store).Record(ctx, tx, letters.EventSelected,
 			letters.Act{By: act.By, Reason: act.Reason, RedriveID: id}, taken...)
 	}
 	return n, err

@@ -169,7 +169,7 @@ func (f *flight) recordEdits(ctx context.Context, some []settled) error {
 	}
 	act := f.act()
 	act.Detail = inside.EditText(f.campaign.Request.Edit)
-	_, err := hidden.Of(f.all.store).Record(ctx, nil, string(letters.EventEdited), act, seqs...)
+	_, err := hidden.Of(f.all.store).Record(ctx, nil, letters.EventEdited, act, seqs...)
 	return err
 }
 

@@ -28,7 +28,7 @@ func (b *bench) recorded() {
 		testkit.Must(b.store.MarkAll(b.t.Context(), oneLetter(seq+1, nil), []letters.Status{letters.StatusDiscarded, letters.StatusRefused}[seq%2], act))
 	}
 	edit := `{"merge":{"password":"secret-1","currency":"EUR"}}`
-	testkit.Must(hidden.Of(b.store).Record(b.t.Context(), nil, string(letters.EventEdited), letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7))
+	testkit.Must(hidden.Of(b.store).Record(b.t.Context(), nil, letters.EventEdited, letters.Act{By: "eve", Reason: "INC-7", RedriveID: "drain-7", Detail: edit}, 7))
 }
 
 // Feature V11: the record is read by each field, the newest first, and each entry is on one page.

@@ -62,7 +62,7 @@ func (b *bench) infest() {
 		reason := strings.ToValidUTF8(strings.ReplaceAll(hostile[i], "\x00", ""), "")
 		reason = reason[:min(len(reason), 900)]
 		act := letters.Act{By: "by" + hostile[i], Reason: reason}
-		testkit.Must(hidden.Of(b.store).Record(b.t.Context(), nil, string(letters.EventShown), act, h.Seq))
+		testkit.Must(hidden.Of(b.store).Record(b.t.Context(), nil, letters.EventShown, act, h.Seq))
 		testkit.Must(b.campaigns.Start(b.t.Context(), campaigns.Request{Seqs: []int64{h.Seq}, To: "orders",
 			Act: campaigns.Act{By: reason, Reason: reason}}))
 	}

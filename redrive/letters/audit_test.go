@@ -24,7 +24,7 @@ func testStore_audit(t *testing.T, on fixture.Database) {
 	taken := take(t, store, letters.Filter{}, 3)
 	hostile := "ann\x00\xff"
 	act := letters.Act{By: hostile, Reason: strings.Repeat("r", 1024), RedriveID: "campaign-1", Detail: "price: 1 → 2"}
-	recorded, err := hidden.Of(store).Record(ctx, nil, string(letters.EventEdited), act, 1, 2, 99)
+	recorded, err := hidden.Of(store).Record(ctx, nil, letters.EventEdited, act, 1, 2, 99)
 	testkit.Require(t, err == nil && slices.Equal(recorded, []int64{1, 2}), "%v %v", recorded, err)
 	lost := taken[1]
 	lost.Claim.Token = "other"
@@ -102,7 +102,7 @@ func testStore_auditWithTheChange(t *testing.T, on fixture.Database) {
 	store, ctx := storeOn(t, db), t.Context()
 	publish(t, store, "orders.dlq", letter("1", "a"), letter("2", "b"))
 	tx := testkit.Must(db.BeginTx(ctx, nil))
-	recorded, err := hidden.Of(store).Record(ctx, tx, string(letters.EventSelected), letters.Act{By: "ann"}, 1, 2)
+	recorded, err := hidden.Of(store).Record(ctx, tx, letters.EventSelected, letters.Act{By: "ann"}, 1, 2)
 	testkit.Check(t, err == nil && len(recorded) == 2, "%v %v", recorded, err)
 	testkit.NoError(t, errors.Join(err, tx.Rollback()))
 	testkit.Equal(t, "events", len(testkit.Must(store.Audit(ctx, letters.EventFilter{}))), 0)

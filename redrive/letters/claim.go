@@ -27,12 +27,6 @@ var ErrLeaseLost = errors.New("letters: the lease on the letter is lost: it was 
 // Free returns the Seqs of the first n letters, 1 to MaxLimit, that f chooses and that have no lease.
 // Letters that another transaction is writing are among them. Their size may make it fewer than n.
 func (s inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
-	if err := f.validateInOrder(); err != nil {
-		return nil, err
-	}
-	if n < 1 || n > MaxLimit {
-		return nil, fmt.Errorf("letters: look for %d free letters: the number must be 1 to %d", n, MaxLimit)
-	}
 	f, any := f.redrivable()
 	if !any {
 		return nil, nil
@@ -44,13 +38,6 @@ func (s inner) Free(ctx context.Context, f Filter, n int) ([]int64, error) {
 // Claim leases those of the letters, at most MaxLimit, that f still chooses, that have no lease, and that
 // no other transaction is writing at this moment. It reads them into memory: Free returns as many as may be.
 func (s inner) Claim(ctx context.Context, f Filter, seqs []int64, lease time.Duration) (claim, error) {
-	if err := f.validateInOrder(); err != nil {
-		return claim{}, err
-	}
-	if lease <= 0 || len(seqs) > MaxLimit {
-		return claim{}, fmt.Errorf("letters: claim %d letters for %s: the number must be at most %d and the lease positive",
-			len(seqs), lease, MaxLimit)
-	}
 	f, any := f.redrivable()
 	if len(seqs) == 0 || !any {
 		return claim{}, nil
@@ -168,9 +155,6 @@ func (s inner) Release(ctx context.Context, c claim) error {
 // Postpone ends the lease of the one letter of c and puts the letter behind all others, with a new Seq. Without the
 // lease it changes nothing, and the error is ErrLeaseLost.
 func (s inner) Postpone(ctx context.Context, c claim) error {
-	if len(c.Letters) != 1 {
-		return fmt.Errorf("letters: postpone %d letters: it takes one", len(c.Letters))
-	}
 	l := c.Letters[0]
 	err := s.write(ctx, func(tx *sql.Tx) error {
 		// it changes something: MySQL counts no row that stays as it was
@@ -193,11 +177,8 @@ WHERE seq = ? AND token = ? AND token <> ''`, l.Seq, s.db.Bytes(c.Token))
 
 // Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 func (s inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
-	if len(c.Letters) == 0 || c.Token == "" {
+	if len(c.Letters) == 0 {
 		return claim{}, nil
-	}
-	if lease <= 0 {
-		return claim{}, fmt.Errorf("letters: renew for %s: the time must be positive", lease)
 	}
 	keys, args := s.among(seqsOf(c.Letters))
 	args = append(args, s.db.Bytes(c.Token))

@@ -89,17 +89,9 @@ func (s *Store) countByCauses(ctx context.Context, f Filter, upTo int64) (n int,
 
 // CountTopics returns the number of letters that f chooses by their origin topic, which may be empty.
 func (s inner) CountTopics(ctx context.Context, f Filter) (map[string]int, error) {
-	if err := f.validateInOrder(); err != nil {
-		return nil, err
-	}
-	byTopic, err := s.countTopics(ctx, f)
-	return byTopic, wrapped("count by topic", err)
-}
-
-func (s *Store) countTopics(ctx context.Context, f Filter) (map[string]int, error) {
 	counted, err := s.countCauses(ctx, f, 0)
 	if err != nil {
-		return nil, err
+		return nil, wrapped("count by topic", err)
 	}
 	topics := make(map[string]string, len(counted))
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(counted)), maxCauses) {
@@ -114,7 +106,7 @@ func (s *Store) countTopics(ctx context.Context, f Filter) (map[string]int, erro
 			return err
 		}, `SELECT cause, origin_topic FROM spillway_letter_causes`+w.String(), w.args...)
 		if err != nil {
-			return nil, err
+			return nil, wrapped("count by topic", err)
 		}
 	}
 	byTopic := make(map[string]int)
@@ -350,10 +342,6 @@ const oldestAtOnce = 50
 // Arrivals returns the arrivals of each cause, in the order of the causes, at most MaxListed of them. A
 // letter that arrives again counts each time.
 func (s inner) Arrivals(ctx context.Context, causes ...string) ([]inside.Arrivals, error) {
-	if len(causes) > MaxListed {
-		return nil, fmt.Errorf("letters: arrivals of %d causes: at most %d are possible: use several calls", len(causes),
-			MaxListed)
-	}
 	if len(causes) == 0 {
 		return nil, nil
 	}

@@ -45,7 +45,7 @@ func testStore_erase(t *testing.T, on fixture.Database) {
 		testkit.Require(t, err == nil && (m == 1 || status == letters.StatusWaiting), "%v %v %v", status, m, err)
 	}
 	taken := take(t, store, letters.Filter{IDs: []string{"ann-100", "other-100"}}, 2)
-	testkit.Must(hidden.Of(store).Record(ctx, nil, string(letters.EventEdited), letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1))
+	testkit.Must(hidden.Of(store).Record(ctx, nil, letters.EventEdited, letters.Act{By: "ann", Reason: "r", Detail: `{"set":{"customer":"` + person + `"}}`}, 1))
 	f := letters.Filter{Metadata: map[string]string{"customer": person}}
 	testkit.Returns(t, inside.Erased{Letters: n - 1, InHand: 1})(hidden.Of(store).Erase(ctx, f, erasing, inside.EraseOptions{}))
 	testkit.Check(t, len(fixture.Saying(t, db, person, fixture.Tables...)) != 0,

@@ -96,6 +96,9 @@ const eventsAtOnce = 200
 
 // record writes an event for each letter, within the transaction that changes the letters.
 func (s *Store) record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act, about ...subject) error {
+	if err := act.validate(); err != nil {
+		return fmt.Errorf("record %s: %w", kind, err)
+	}
 	for len(about) > 0 {
 		some := about[:min(len(about), eventsAtOnce)]
 		about = about[len(some):]
@@ -145,22 +148,10 @@ func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found [
 	return found, err
 }
 
-// Record writes an event for each of the letters, at most MaxLimit, and changes nothing else. kind is
-// selected, edited or shown: the Store records the other kinds. tx is a transaction on the Store's database, or
-// nil. Record returns the Seqs of the letters that are there.
-func (s inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
+// Record writes an event for each of the letters, and changes nothing else: selected, edited or shown. tx is a
+// transaction on the Store's database, or nil. Record returns the Seqs of the letters that are there.
+func (s inner) Record(ctx context.Context, tx *sql.Tx, kind EventKind, act Act,
 	seqs ...int64) (recorded []int64, err error) {
-	kind := EventKind(what)
-	if kind != EventSelected && kind != EventEdited && kind != EventShown {
-		return nil, fmt.Errorf("letters: record events of kind %q: use EventSelected, EventEdited or EventShown; the Store "+
-			"records the other kinds", kind)
-	}
-	if len(seqs) > MaxLimit {
-		return nil, fmt.Errorf("letters: record %d events: at most %d are possible: use several calls", len(seqs), MaxLimit)
-	}
-	if err := act.validate(); err != nil {
-		return nil, fmt.Errorf("letters: record %s: %w", kind, err)
-	}
 	if len(seqs) == 0 {
 		return nil, nil
 	}
@@ -181,7 +172,7 @@ func (s inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 		err = s.write(ctx, work)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("letters: record %s: %w", kind, err)
+		return nil, fmt.Errorf("letters: %w", err)
 	}
 	return recorded, nil
 }
@@ -189,9 +180,6 @@ func (s inner) Record(ctx context.Context, tx *sql.Tx, what string, act Act,
 // RecordSequence writes the event sequence, in a transaction on the Store's database. act.Detail says what was
 // decided about how many messages, without their key.
 func (s inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string, act Act) error {
-	if err := act.validate(); err != nil {
-		return wrapped("record a decision", err)
-	}
 	return wrapped("record a decision", s.record(ctx, tx, EventSequence, act,
 		subject{identity: []byte{}, id: []byte(messageID)}))
 }
@@ -199,9 +187,6 @@ func (s inner) RecordSequence(ctx context.Context, tx *sql.Tx, messageID string,
 // RecordPolicy writes the event policy, in a transaction on the Store's database. act.Detail says what was done
 // with which policy.
 func (s inner) RecordPolicy(ctx context.Context, tx *sql.Tx, act Act) error {
-	if err := act.validate(); err != nil {
-		return wrapped("record a policy", err)
-	}
 	return wrapped("record a policy", s.record(ctx, tx, EventPolicy, act, subject{identity: []byte{}}))
 }
 
@@ -212,9 +197,6 @@ func (s inner) RecordFreeze(ctx context.Context, act Act) error {
 
 // recordAlone writes an event that belongs to no letter, in a transaction of its own.
 func (s *Store) recordAlone(ctx context.Context, what string, kind EventKind, act Act) error {
-	if err := act.validate(); err != nil {
-		return wrapped(what, err)
-	}
 	return wrapped(what, s.write(ctx, func(tx *sql.Tx) error {
 		return s.record(ctx, tx, kind, act, subject{identity: []byte{}})
 	}))
@@ -262,9 +244,6 @@ func logged(value string) string { return boundedtext.Text(value, 200) }
 // is written again then, and what it produces anew takes the place of the recorded outputs. It reports false if
 // there is no such key: then the handler runs anyway, or the receiver has other keys. Publish the letter after it.
 func (s inner) HandleAgain(ctx context.Context, l Letter, act Act) (removed bool, err error) {
-	if err := act.validate(); err != nil {
-		return false, wrapped("handle again", err)
-	}
 	if l.Original == nil || l.Original.UUID == "" {
 		return false, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -262,12 +261,6 @@ func CauseOf(l poison.Letter) string {
 // CausesBySize returns the causes of the letters that f chooses in the order of Groups, without the first skip of them,
 // at most most.
 func (s inner) CausesBySize(ctx context.Context, f Filter, skip, most int) ([]string, error) {
-	if err := f.validateInOrder(); err != nil {
-		return nil, err
-	}
-	if skip < 0 || most < 1 {
-		return nil, fmt.Errorf("letters: CausesBySize: skip is %d and most is %d", skip, most)
-	}
 	counted, err := s.countCauses(ctx, f, skip+most)
 	if err != nil {
 		return nil, wrapped("group", err)

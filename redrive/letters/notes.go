@@ -156,9 +156,6 @@ const itself = "spillway"
 
 // ChangeNote changes what persons say of a cause, on record. It returns what is said now.
 func (s inner) ChangeNote(ctx context.Context, cause string, c inside.CauseChange, act Act) (inside.CauseNote, error) {
-	if err := act.validate(); err != nil {
-		return inside.CauseNote{}, wrapped("change the note of a cause", err)
-	}
 	hour := 0
 	if c.SnoozedUntil != nil {
 		arrived, err := s.Arrivals(ctx, cause)

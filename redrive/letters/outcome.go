@@ -3,8 +3,8 @@ package letters
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,19 +24,9 @@ import (
 // Otherwise another program marks it, by MarkAll. Live traffic does nothing for it: Learn looks keys
 // up.
 func (s inner) Learn(ctx context.Context, redriveID string) (inside.Outcome, error) {
-	act := Act{By: s.node, RedriveID: redriveID}
-	err := act.validate()
-	if redriveID == "" {
-		err = errNoRedriveID
-	}
-	if err != nil {
-		return inside.Outcome{}, wrapped("learn", err)
-	}
-	outcome, err := s.learn(ctx, act)
+	outcome, err := s.learn(ctx, Act{By: s.node, RedriveID: redriveID})
 	return outcome, wrapped("learn of redrive "+logged(redriveID), err)
 }
-
-var errNoRedriveID = errors.New("the id of a redrive is needed: that of a drain's Report, or of a campaign")
 
 func (s *Store) learn(ctx context.Context, act Act) (inside.Outcome, error) {
 	keys := s.hasKeys(ctx)
@@ -310,10 +300,6 @@ func (s inner) KeepsWaiting() time.Duration { return time.Duration(s.retention.L
 // The record knows of a message what its letters do not say: a redrive that lost the metadata on the way, a letter that
 // was purged, one that a person put back.
 func (s inner) CameBack(ctx context.Context, tx *sql.Tx, seqs ...int64) (map[int64]bool, error) {
-	if len(seqs) > MaxListed {
-		return nil, fmt.Errorf("letters: ask for %d letters: at most %d are possible: use several calls", len(seqs),
-			MaxListed)
-	}
 	back := make(map[int64]bool)
 	if len(seqs) == 0 {
 		return back, nil
@@ -339,11 +325,7 @@ FROM spillway_dead_letters`+s.statements.byKey+` WHERE `+keys+` AND COALESCE(ser
 	w := new(where)
 	w.and("kind = ?", s.db.Text(string(EventRedriven)))
 	w.and("service = ?", asBytes(s.service))
-	var messages []string
-	for id := range ids {
-		messages = append(messages, id)
-	}
-	anyIn(w, "message", messages, s.db.Text)
+	anyIn(w, "message", slices.Collect(maps.Keys(ids)), s.db.Text)
 	err = s.rows(ctx, tx, func(rows *sql.Rows) error {
 		var id string
 		err := rows.Scan(&id)

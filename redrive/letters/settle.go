@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
-// Settle gives claimed letters, at most MaxLimit, their new status, records act and ends their leases, in
+// Settle gives claimed letters their new status, records act and ends their leases, in
 // one transaction. It returns the Seqs of those that were settled: the leases of the others are lost. Without a status
 // it ends the leases, and settles none. beside, unless it is nil, is called in the transaction with what Settle
 // returns. After an error nothing was done.
@@ -24,16 +24,7 @@ func (s inner) Settle(ctx context.Context, status Status, act Act, beside func(*
 	for _, c := range claims {
 		n += len(c.Letters)
 	}
-	if n > MaxLimit {
-		return nil, fmt.Errorf("letters: settle %d letters: at most %d are possible: use several calls", n, MaxLimit)
-	}
-	if err := act.validate(); err != nil {
-		return nil, wrapped("settle", err)
-	}
-	if status != "" {
-		err = status.settable()
-	}
-	if err != nil || n == 0 {
+	if err := act.validate(); err != nil || n == 0 {
 		return nil, wrapped("settle", err)
 	}
 	if n == 1 && beside == nil && status != "" && s.settling != nil {
