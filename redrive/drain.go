@@ -11,11 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/internal/timing"
-	"github.com/watermill-spillway/spillway/redrive/internal/lease"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -157,8 +155,6 @@ const (
 	maxBatch = 500
 	// maxWrite bounds what is still written after the drain's context ended.
 	maxWrite = 30 * time.Second
-	// maxRefusals is how many letters in a row a publisher may refuse before the drain believes that it is down.
-	maxRefusals = 3
 	// firstPause is the wait before letters are looked for again that others have locked. It doubles up to a second.
 	firstPause = 5 * time.Millisecond
 )
@@ -168,11 +164,9 @@ type drain struct {
 	rules
 	store  *letters.Store
 	config DrainConfig
+	engine engine.Engine[result]
+	ctx    context.Context // of the run, for hooks
 	cancel context.CancelFunc
-	marks  *batcher.Batcher[marking]
-	// unmarked has a place for each letter that is being published, or is published and not marked.
-	unmarked chan struct{}
-	marking  sync.WaitGroup // batches whose last letters are not marked yet
 
 	mu       sync.Mutex // guards what follows
 	report   Report
@@ -184,11 +178,14 @@ type drain struct {
 }
 
 func (d *drain) run(parent context.Context) error {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	d.cancel, d.marks = cancel, d.newMarks()
-	d.unmarked = make(chan struct{}, inside.Places(d.Concurrency, inside.MaxUnmarked))
-	d.passes(ctx)
+	d.ctx, d.cancel = context.WithCancel(parent)
+	defer d.cancel()
+	d.engine = engine.Engine[result]{Concurrency: d.Concurrency, Unmarked: engine.MaxUnmarked, Fetch: d.fetch,
+		Publish: d.bring, Settle: d.settle, Interrupted: func(engine.Piece) result {
+			d.stop(errInterrupted) // letters that were not considered must not pass for done
+			return result{failed: true}
+		}}
+	d.engine.Run(d.ctx)
 	if err := parent.Err(); err != nil && !errors.Is(d.err, err) {
 		d.err = errors.Join(err, d.err)
 	}
@@ -198,25 +195,23 @@ func (d *drain) run(parent context.Context) error {
 	return nil
 }
 
-// passes goes over the letters until a pass finds none. One pass is not enough: letters that another transaction was
-// writing were passed over.
-func (d *drain) passes(ctx context.Context) {
+// fetch goes over the letters until it finds none. Once is not enough: letters that another transaction was writing were
+// passed over.
+func (d *drain) fetch(ctx context.Context) {
 	pause, idleSince := firstPause, time.Now()
 	for ctx.Err() == nil {
-		before := d.report.Taken
-		found, err := d.pass(ctx)
+		found, taken, err := d.pass(ctx)
 		switch {
 		case err != nil:
 			d.stop(err)
 			return
 		case found == 0:
 			return
-		case d.report.Taken > before:
+		case taken > 0:
 			pause, idleSince = firstPause, time.Now()
 		case time.Since(idleSince) > maxWrite:
 			d.stop(fmt.Errorf("%d letters have been locked by other transactions for %s: end those, and drain again",
-				found,
-				maxWrite))
+				found, maxWrite))
 			return
 		default:
 			timing.Wait(ctx, pause)
@@ -225,29 +220,14 @@ func (d *drain) passes(ctx context.Context) {
 	}
 }
 
-// pass goes over the letters once, in the order of Seq, and returns how many it found that were not considered before.
-// The next letters are claimed while the ones before are published.
-func (d *drain) pass(ctx context.Context) (found int, err error) {
-	batches := make(chan *batch)
-	var fetching sync.WaitGroup
-	fetching.Go(func() {
-		defer close(batches)
-		found, err = d.fetch(ctx, batches)
-	})
-	for b := range batches {
-		d.work(ctx, b)
-	}
-	fetching.Wait()
-	d.marking.Wait()
-	return found, err
-}
-
-func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err error) {
+// pass goes over the letters once, in the order of Seq. It returns how many it found that were not considered before,
+// and how many of these it took.
+func (d *drain) pass(ctx context.Context) (found, taken int, err error) {
 	filter := d.Filter
 	for n := d.batch(); n > 0 && ctx.Err() == nil; n = d.batch() {
 		chosen, err := hidden.Of(d.store).Free(ctx, filter, n)
 		if err != nil || len(chosen) == 0 {
-			return found, err
+			return found, taken, err
 		}
 		filter.After = chosen[len(chosen)-1]
 		chosen = slices.DeleteFunc(chosen, d.isConsidered)
@@ -257,21 +237,17 @@ func (d *drain) fetch(ctx context.Context, to chan<- *batch) (found int, err err
 		found += len(chosen)
 		c, err := hidden.Of(d.store).Claim(ctx, filter, chosen, d.config.lease)
 		if err != nil {
-			return found, err
+			return found, taken, err
 		}
 		if len(c.Letters) == 0 {
 			continue
 		}
-		b := &batch{next: c.Letters, Lease: lease.Hold(d.store, c, d.config.lease,
-			func(err error) { logging.LettersNotRenewed.Write(d.Logger, err, nil) })}
+		taken += len(c.Letters)
 		d.taken(len(c.Letters))
-		select {
-		case to <- b:
-		case <-ctx.Done():
-			d.requeue(b)
-		}
+		d.engine.Offer(ctx, &engine.Batch{Lease: engine.Hold(d.store, c, d.config.lease,
+			func(err error) { logging.LettersNotRenewed.Write(d.Logger, err, nil) })})
 	}
-	return 0, nil // Max letters are taken, or the drain has ended
+	return 0, taken, nil // Max letters are taken, or the drain has ended
 }
 
 // taken counts letters that the drain has in hand.
@@ -285,7 +261,7 @@ func (d *drain) isConsidered(seq int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, is := d.considered[seq]
-	return is
+	return is || d.engine.Has(seq)
 }
 
 // batch is how many letters to take next. At a slow rate it is few, or their leases would end before their turn.
@@ -300,41 +276,4 @@ func (d *drain) batch() int {
 		n = min(n, d.config.Max-d.report.Taken)
 	}
 	return n
-}
-
-// work brings a batch of letters back. Those that were not begun are released when ctx ends, also while a publisher is
-// stuck with others. The last ones may be marked beside the next batch.
-func (d *drain) work(ctx context.Context, b *batch) {
-	released := make(chan struct{})
-	running := context.AfterFunc(ctx, func() { defer close(released); d.requeue(b) })
-	var workers sync.WaitGroup
-	for range min(d.Concurrency, len(b.Letters)) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				l, ok := b.begin()
-				if !ok {
-					return
-				}
-				d.one(ctx, b, l)
-			}
-		})
-	}
-	workers.Wait()
-	if !running() {
-		<-released
-	}
-	d.requeue(b)
-	d.marking.Go(b.marking.Wait)
-}
-
-// requeue releases the letters that were not begun.
-func (d *drain) requeue(b *batch) {
-	rest := b.rest()
-	if len(rest) == 0 {
-		return
-	}
-	d.release(b, rest...)
-	d.mu.Lock()
-	d.report.Taken -= len(rest)
-	d.mu.Unlock()
 }

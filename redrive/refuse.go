@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/observe"
@@ -32,7 +33,7 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 	for _, n := range refused {
 		d.report.Refused += n
 	}
-	for _, t := range mostFirst(refused, maxRefusedTopics) {
+	for _, t := range inside.TopicCounts(refused).MostFirst(maxRefusedTopics) {
 		d.report.refusedTopic(t.Topic, t.Letters)
 		eventRedriveNotAllowed.Write(d.Logger, ErrNotAllowed,
 			logging.Fields{logging.Topic: t.Topic, logging.Letters: t.Letters})
@@ -40,26 +41,12 @@ func (d *drain) countRefused(ctx context.Context) (err error) {
 	return nil
 }
 
-// unreadable releases a letter whose row has an allowed topic and whose metadata do not: it is damaged.
-func (d *drain) unreadable(b *batch, l *letters.Letter, topic string) {
-	d.release(b, l)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.considered[l.Seq] = struct{}{}
-	d.report.Taken--
-	d.report.Refused++
-	d.report.refusedTopic(topic, 1)
-}
-
 // park publishes the message unchanged to the parked topic.
 func (h *Handler) park(ctx context.Context, msg *message.Message, l poison.Letter, topic string, out outcome,
 	why error) (outcome, error) {
 	l.DeadLetterTopic = topic
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.ParkedTopic(topic), nil,
-		func(int, string) *message.Message {
-			return msg.Copy()
-		})
+	_, err := h.parks(ctx, l, h.naming.ParkedTopic(topic), func(int, string) *message.Message { return msg.Copy() })
 	if err != nil {
 		return requeued, errors.Join(why, err)
 	}
@@ -79,20 +66,27 @@ func (h *Handler) quarantine(ctx context.Context, msg *message.Message, l poison
 		build = notified.Encode
 	}
 	h.makeReady(topic)
-	_, err := h.publish(ctx, observe.Park, h.parking, l, l.Original, h.naming.QuarantineTopic(topic), nil,
-		func(tooLarge int, _ string) *message.Message {
-			if tooLarge > 0 {
-				return msg.Copy()
-			}
-			q := build()
-			q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
-			return q
-		})
+	_, err := h.parks(ctx, l, h.naming.QuarantineTopic(topic), func(tooLarge int, _ string) *message.Message {
+		if tooLarge > 0 {
+			return msg.Copy()
+		}
+		q := build()
+		q.Metadata.Set(poison.KeyFailureReason, classify.ReasonMaxRedrives)
+		return q
+	})
 	if err != nil {
 		return requeued, err
 	}
 	h.onQuarantine(ctx, l)
 	return quarantined, nil
+}
+
+// parks publishes what build makes to a topic of Park, which has no rate.
+func (h *Handler) parks(ctx context.Context, l poison.Letter, topic string,
+	build func(tooLarge int, trace string) *message.Message) (trace string, _ error) {
+	p := h.publishing(ctx, l, topic)
+	p.Publisher, p.Turn = h.parking, nil
+	return p.Publish(ctx, observe.Park, l, l.Original, topic, build)
 }
 
 // closedFor is how long a message is held before it is requeued because the keys are unavailable: some brokers
@@ -124,22 +118,18 @@ func (d *drain) open(ctx context.Context, l *letters.Letter) (poison.Letter, err
 
 // closed is what becomes of a letter of a Store that does not open: it stays as it is, and the drain goes on, or ends
 // if the keys are unavailable.
-func (d *drain) closed(ctx context.Context, b *batch, l *letters.Letter, topic string, err error) {
+func (d *drain) closed(ctx context.Context, l *letters.Letter, topic string, err error) result {
 	if ctx.Err() != nil || errors.Is(err, seal.ErrUnavailable) {
-		d.release(b, l)
 		d.stop(err)
-		return
+		return result{}
 	}
 	logging.RedriveClosed.Write(d.Logger, err, fields(l.Letter, topic))
-	d.release(b, l)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.considered[l.Seq] = struct{}{}
-	d.report.Taken--
-	d.report.Sealed++
-	if d.report.SealError == nil {
-		d.report.SealError = err
-	}
+	return d.left(l, func(r *Report) {
+		r.Sealed++
+		if r.SealError == nil {
+			r.SealError = err
+		}
+	})
 }
 
 // Redrives, letters and campaigns.

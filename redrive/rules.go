@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -178,15 +179,9 @@ func (r *rules) entry(l poison.Letter, topic string) string {
 	if r.ReentryTopic == nil {
 		return topic
 	}
-	var entry string
-	if err := safecall.Call("redrive.ReentryTopic",
-		func() error { entry = r.ReentryTopic(l); return nil }); err != nil {
+	return engine.Entry(r.ReentryTopic, l, topic, func(err error) {
 		logging.ReentryPanicked.Write(r.Logger, err, fields(l, topic))
-	}
-	if entry == "" {
-		return topic
-	}
-	return entry
+	})
 }
 
 // spent reports whether the letter was redriven MaxRedrives times.

@@ -8,159 +8,179 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
+	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 var errInterrupted = errors.New("the publisher called runtime.Goexit")
 
-// one settles a letter: published and marked, or released. A letter that was published may be marked beside the next
-// ones.
-func (d *drain) one(ctx context.Context, b *batch, l *letters.Letter) {
-	returned := false
-	defer func() {
-		if !returned { // the goroutine is lost, the letter is not
-			d.failed(b, l, errInterrupted)
-			d.stop(errInterrupted) // the rest of the batch was not considered, and must not pass for done
-			b.Done(l)
-		}
-	}()
-	mark := d.settle(ctx, b, l)
-	returned = true
-	if mark == nil {
-		b.Done(l)
-		return
-	}
-	b.marking.Go(func() {
-		defer func() { b.Done(l); <-d.unmarked }()
-		mark()
-	})
+// result is what became of a letter of a drain. The zero value is a letter that is released.
+type result struct {
+	status letters.Status
+	topic  string // to which it was published
+	trace  string
+	failed bool // the publisher refused it
+	lost   bool // its lease, before it was published
 }
 
-// settle returns how to mark a letter that was published. It has a place in d.unmarked. Of any other letter it returns
-// nil.
-func (d *drain) settle(ctx context.Context, b *batch, l *letters.Letter) (mark func()) {
-	of := l.Letter
+// Status implements engine.Result.
+func (r result) Status() letters.Status { return r.status }
+
+// bring publishes a letter if it may be.
+func (d *drain) bring(ctx context.Context, p engine.Piece) result {
+	l, of := p.Letter, p.Letter.Letter
 	if d.spent(of) {
-		if d.mark(b, l, letters.StatusQuarantined, classify.ReasonMaxRedrives, "", &d.report.Quarantined) {
-			d.onQuarantine(ctx, of)
-		}
-		return nil
+		return result{status: letters.StatusQuarantined}
 	}
 	topic, err := d.target(of)
-	if err != nil {
+	if err != nil { // the row has an allowed topic and the metadata do not: it is damaged
 		logging.RedriveRefused.Write(d.Logger, err, fields(of, topic))
-		d.unreadable(b, l, topic)
-		return nil
+		return d.left(l, func(r *Report) {
+			r.Refused++
+			r.refusedTopic(topic, 1)
+		})
 	}
 	opened, err := d.open(ctx, l)
 	if err != nil {
-		d.closed(ctx, b, l, topic, err)
-		return nil
+		return d.closed(ctx, l, topic, err)
 	}
 	if err := d.wait(ctx); err != nil {
-		d.release(b, l)
 		d.stop(err)
-		return nil
+		return result{}
 	}
-	d.unmarked <- struct{}{}
-	if ctx.Err() != nil { // a mark failed
-		<-d.unmarked
-		d.release(b, l)
-		return nil
-	}
-	if err := b.Keep(l); err != nil {
-		<-d.unmarked
+	if err := p.Batch.Keep(l); err != nil {
 		d.lostMark(l, err)
-		return nil
+		return result{lost: true}
 	}
 	trace, err := d.redrive(ctx, of, opened, topic)
-	if err != nil {
-		<-d.unmarked
-		if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
-			d.release(b, l)
-		} else {
-			d.failed(b, l, err)
-		}
-		return nil
+	if err == nil {
+		d.refused(nil)
+		return result{status: letters.StatusRedriven, topic: topic, trace: trace}
 	}
+	if ctx.Err() != nil { // refused while everything ends: no failure of the letter or the publisher
+		return result{}
+	}
+	d.refused(err)
+	return result{failed: true}
+}
+
+// left is a letter that stays as it is. This drain does not take it again.
+func (d *drain) left(l *letters.Letter, count func(*Report)) result {
 	d.mu.Lock()
-	d.refusals = 0
+	defer d.mu.Unlock()
+	d.considered[l.Seq] = struct{}{}
+	d.report.Taken--
+	count(&d.report)
+	return result{}
+}
+
+// refused notes whether the publisher refused a letter. After some in a row the drain ends. A refusal for size is the
+// letter's own and says nothing of the publisher.
+func (d *drain) refused(err error) {
+	d.mu.Lock()
+	switch {
+	case err == nil:
+		d.refusals = 0
+	case !d.Classifier.IsTooLarge(err):
+		d.refusals++
+	}
+	over := d.refusals >= engine.MaxRefusals
 	d.mu.Unlock()
-	return func() {
-		d.mark(b, l, letters.StatusRedriven, "", trace, &d.report.Redriven)
-		d.onRedrive(ctx, of, topic)
+	if over {
+		d.stop(fmt.Errorf("the publisher refused %d letters in a row: %w", engine.MaxRefusals, err))
 	}
 }
 
-// mark counts what happened to the letter and records it. It reports whether the record stands. trace is that of the
-// redrive.
-func (d *drain) mark(b *batch, l *letters.Letter, status letters.Status, why, trace string, count *int) bool {
-	err := d.settlement(l.Letter, d.store, string(status), trace, func(in context.Context) error {
-		ctx, cancel := context.WithTimeout(in, maxWrite)
-		defer cancel()
-		alone := func() error {
-			settled, err := hidden.Of(d.store).Settle(ctx, status, d.act(why), nil, b.Of(l))
-			if err == nil && len(settled) == 0 {
-				err = fmt.Errorf("letter %d: %w", l.Seq, letters.ErrLeaseLost)
-			}
-			return err
+// settle writes down what became of letters.
+func (d *drain) settle(some []engine.Settled[result]) {
+	if status := some[0].Result.status; status != "" {
+		d.mark(status, some)
+		return
+	}
+	var back []engine.Settled[result]
+	for _, n := range some {
+		switch {
+		case n.Result.failed:
+			d.failed(n)
+		case !n.Result.lost:
+			back = append(back, n)
 		}
-		if status != letters.StatusRedriven {
-			return alone()
+		if !n.Begun {
+			d.taken(-1)
 		}
-		return d.marks.Do(ctx, marking{b, l}, 0, alone)
+	}
+	err := d.underGrace(func(ctx context.Context) error {
+		_, err := hidden.Of(d.store).Settle(ctx, "", letters.Act{}, nil, engine.Claims(back)...)
+		return err
 	})
-	if err == nil || status == letters.StatusRedriven { // published it is, marked or not
+	if err != nil {
+		eventLettersNotReleased.Write(d.Logger, err, nil)
+	}
+}
+
+// mark records what happened to letters, in one transaction, or each alone if that fails. What is published is counted,
+// marked or not.
+func (d *drain) mark(status letters.Status, some []engine.Settled[result]) {
+	why := ""
+	if status == letters.StatusQuarantined {
+		why = classify.ReasonMaxRedrives
+	}
+	if slices.Contains(d.Filter.Statuses, status) { // the filter chooses them again
 		d.mu.Lock()
-		*count++
-		if slices.Contains(d.Filter.Statuses, status) {
-			d.considered[l.Seq] = struct{}{}
+		for _, n := range some {
+			d.considered[n.Letter.Seq] = struct{}{}
 		}
 		d.mu.Unlock()
 	}
-	if err != nil {
-		d.lostMark(l, err)
-	}
-	return err == nil
-}
-
-func (d *drain) act(why string) letters.Act {
-	return letters.Act{By: d.By, Reason: why, RedriveID: d.id}
-}
-
-// marking is a letter of a batch that was published, and is to be marked.
-type marking struct {
-	batch  *batch
-	letter *letters.Letter
-}
-
-// newMarks batches the marks of letters that were published at the same time: each mark is a transaction, and many
-// letters change the same counters.
-func (d *drain) newMarks() *batcher.Batcher[marking] {
-	return batcher.New(batcher.Config[marking]{Rows: letters.MaxLimit, Lanes: 1, Timeout: maxWrite,
-		Together: d.markAll})
-}
-
-// markAll marks letters in one transaction, and returns those that have lost their lease.
-func (d *drain) markAll(ctx context.Context, all []marking) (lost []int, err error) {
-	claims := make([]inside.Claim[letters.Letter], len(all))
-	for i, m := range all {
-		claims[i] = m.batch.Of(m.letter)
-	}
-	settled, err := hidden.Of(d.store).Settle(ctx, letters.StatusRedriven, d.act(""), nil, claims...)
-	marked := make(map[int64]bool, len(settled))
-	for _, seq := range settled {
-		marked[seq] = true
-	}
-	for i, m := range all {
-		if !marked[m.letter.Seq] {
-			lost = append(lost, i)
+	var marked []int64
+	err := d.underGrace(func(ctx context.Context) (err error) {
+		marked, err = hidden.Of(d.store).Settle(ctx, status, letters.Act{By: d.By, Reason: why, RedriveID: d.id}, nil,
+			engine.Claims(some)...)
+		return err
+	})
+	if err != nil && len(some) > 1 {
+		for i := range some {
+			d.mark(status, some[i:i+1])
 		}
+		return
 	}
-	return lost, err
+	for _, n := range some {
+		err := err
+		if err == nil && !slices.Contains(marked, n.Letter.Seq) {
+			err = fmt.Errorf("letter %d: %w", n.Letter.Seq, letters.ErrLeaseLost)
+		}
+		d.settled(n, err)
+	}
+}
+
+// settled counts a letter that was marked, or could not be.
+func (d *drain) settled(n engine.Settled[result], err error) {
+	of, r := n.Letter.Letter, n.Result
+	if d.Hooks.Tracer != nil {
+		op := engine.Operation(observe.Settle, of)
+		op.To, op.Client, op.Outcome, op.Parent = of.DeadLetterTopic, d.store, string(r.status), r.trace
+		_ = d.traced().PublishMasked(context.Background(), &op, engine.Shown,
+			func(context.Context, string) error { return err })
+	}
+	d.mu.Lock()
+	switch {
+	case r.status == letters.StatusRedriven:
+		d.report.Redriven++
+	case err == nil:
+		d.report.Quarantined++
+	}
+	d.mu.Unlock()
+	if err != nil {
+		d.lostMark(n.Letter, err)
+	}
+	switch {
+	case r.status == letters.StatusRedriven:
+		d.onRedrive(d.ctx, of, r.topic)
+	case err == nil:
+		d.onQuarantine(d.ctx, of)
+	}
 }
 
 // lostMark handles a letter that could not be marked. A letter that another caller has now is that caller's. Any other
@@ -178,31 +198,17 @@ func (d *drain) lostMark(l *letters.Letter, err error) {
 }
 
 // failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
-// next drain too. A refusal for size is the letter's own and says nothing of the publisher.
-func (d *drain) failed(b *batch, l *letters.Letter, err error) {
-	postponed := d.underGrace(func(ctx context.Context) error {
-		return hidden.Of(d.store).Postpone(ctx, b.Of(l))
+// next drain too.
+func (d *drain) failed(n engine.Settled[result]) {
+	err := d.underGrace(func(ctx context.Context) error {
+		return hidden.Of(d.store).Postpone(ctx, n.Batch.Of(n.Letter))
 	})
-	if postponed != nil {
-		d.lostMark(l, postponed)
+	if err != nil {
+		d.lostMark(n.Letter, err)
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.report.Failed++
-	if !d.Classifier.IsTooLarge(err) {
-		d.refusals++
-	}
-	over := d.refusals >= maxRefusals
-	d.mu.Unlock()
-	if over {
-		d.stop(fmt.Errorf("the publisher refused %d letters in a row: %w", maxRefusals, err))
-	}
-}
-
-func (d *drain) release(b *batch, some ...*letters.Letter) {
-	err := d.underGrace(func(ctx context.Context) error { return hidden.Of(d.store).Release(ctx, b.Of(some...)) })
-	if err != nil {
-		eventLettersNotReleased.Write(d.Logger, err, nil)
-	}
 }
 
 // underGrace runs what must still be written after the drain's context ended.

@@ -5,19 +5,6 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// MaxUnmarked is the number of letters that may be published and not yet marked, beside those that are being published.
-// Marks are written in one transaction for many letters, beside the next publishes. It bounds what a kill costs.
-const MaxUnmarked = 256
-
-// Places returns how many letters may be published, or being published, and not marked. One at a time means that each
-// is marked before the next one is published.
-func Places(concurrency, unmarked int) int {
-	if concurrency == 1 {
-		return 1
-	}
-	return concurrency + unmarked
-}
-
 // TopicPlan is what a drain of a topic would do. Messages is the sum of Letters, Quarantine, Refused, NotChosen and
 // NoLetters.
 type TopicPlan struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/redrive/internal/lease"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -43,16 +43,9 @@ type row struct {
 	tries int
 }
 
-// batch is a claim whose letters were read.
-type batch struct {
-	claim
-	lease   *lease.Lease
-	letters map[int64]*letters.Letter // by Seq
-}
-
 // take claims the next letters of a campaign, and reads them. After an error, and without letters, none is claimed.
-func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *batch, err error) {
-	k, err = f.claim(ctx, f.speed.most(f.config.batch), fresh)
+func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *engine.Batch, err error) {
+	k, err = f.claim(ctx, f.config.batch, fresh)
 	if len(k.rows) == 0 {
 		return k, nil, err
 	}
@@ -62,14 +55,20 @@ func (f *flight) take(ctx context.Context, fresh bool) (k claim, b *batch, err e
 		f.returnTurns(&k, len(k.rows))
 		return k, nil, errors.Join(err, notRead)
 	}
-	b = &batch{claim: k, letters: make(map[int64]*letters.Letter, len(c.Letters)),
-		lease: lease.Hold(f.all.store, c, f.config.Lease, func(err error) {
-			logging.LettersNotRenewed.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
-		})}
+	read := make(map[int64]*letters.Letter, len(c.Letters))
 	for _, l := range c.Letters {
-		b.letters[l.Seq] = l
+		read[l.Seq] = l
 	}
-	f.settler.took(c.Letters)
+	k.rows = slices.DeleteFunc(k.rows, func(r row) bool { return read[r.seq] == nil })
+	b = &engine.Batch{Requeued: func(n int) { f.returnTurns(&k, n) },
+		Turn: func(ctx context.Context, place int) bool { return f.turns.wait(ctx, k.due(place), k.turns.spacing) }}
+	f.every.Store(int64(k.turns.every))
+	for i, r := range k.rows { // in this order
+		c.Letters[i], b.Tries = read[r.seq], append(b.Tries, r.tries)
+	}
+	b.Lease = engine.Hold(f.all.store, c, f.config.Lease, func(err error) {
+		logging.LettersNotRenewed.Write(f.all.config.Logger, err, logging.Fields{logging.Campaign: f.campaign.ID})
+	})
 	return k, b, nil
 }
 
@@ -186,7 +185,7 @@ func (f *flight) next(ctx context.Context, tx *sql.Tx, id string, most int, k *c
 		}
 		bytes += size
 		switch {
-		case f.settler.has(seq): // it arrived again meanwhile
+		case f.engine.Has(seq): // it arrived again meanwhile
 		case status == "":
 			const gone = "the letter is not in the store any more, or arrived again"
 			why[gone] = append(why[gone], seq)

@@ -106,14 +106,10 @@ func (c *Campaigns) forget(ctx context.Context, id string, values []string, dryR
 }
 
 // ForgetLetters takes the texts that the campaigns keep of letters: why a letter was refused, which can quote its
-// payload. It takes at most 500 letters, and returns how many texts there were.
+// payload. It returns how many texts there were.
 func (c inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err error) {
 	if len(seqs) == 0 {
 		return 0, nil
-	}
-	if len(seqs) > settledAtOnce {
-		return 0, fmt.Errorf("campaigns: forget %d letters: at most %d are possible: use several calls", len(seqs),
-			settledAtOnce)
 	}
 	letters := make([]any, len(seqs))
 	for i, seq := range seqs {

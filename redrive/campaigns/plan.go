@@ -1,10 +1,8 @@
 package campaigns
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -66,9 +64,8 @@ func (c *Campaigns) dryRun(ctx context.Context, r *Request) (*planning, error) {
 	if err != nil {
 		return nil, fmt.Errorf("campaigns: plan: %w", err)
 	}
-	p := &planning{all: c, request: r, now: time.Now(), causes: map[inside.PlannedCause]*counted{},
-		targets: map[string]int{},
-		ages:    make([]int, len(ages))}
+	p := &planning{all: c, request: r, now: time.Now(), causes: inside.CauseCounts{},
+		targets: inside.TopicCounts{}, ages: make([]int, len(ages))}
 	err = c.whole().pages(ctx, r, 0, last, func(found []letters.Letter, _ int64) (bool, error) {
 		return p.page(ctx, found)
 	})
@@ -86,14 +83,9 @@ type planning struct {
 	plan    Plan
 	details inside.Details
 	out     leftOut
-	causes  map[inside.PlannedCause]*counted
-	targets map[string]int
+	causes  inside.CauseCounts
+	targets inside.TopicCounts
 	ages    []int
-}
-
-type counted struct {
-	letters     int
-	description string // of the last one
 }
 
 func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool, err error) {
@@ -126,26 +118,13 @@ func (p *planning) page(ctx context.Context, found []letters.Letter) (more bool,
 	return true, ctx.Err()
 }
 
-// maxDistinct bounds what is counted apart: topics and causes come with messages, and may be many.
-const maxDistinct = 10_000
-
 func (p *planning) letter(ctx context.Context, l *letters.Letter, topic string) {
 	p.plan.Letters++
 	if l.Redrive.Count >= p.all.config.MaxRedrives {
 		p.plan.Quarantine++
 	}
-	cause := inside.PlannedCause{Topic: logged(l.Origin.Topic), Handler: logged(l.Origin.Handler), Class: l.Failure.Class,
-		Reason: logged(l.Failure.Reason), Type: logged(l.Failure.Type)}
-	if p.causes[cause] == nil && len(p.causes) < maxDistinct {
-		p.causes[cause] = new(counted)
-	}
-	if n := p.causes[cause]; n != nil {
-		n.letters++
-		n.description = logged(l.Failure.Description)
-	}
-	if topic = logged(topic); p.targets[topic] > 0 || len(p.targets) < maxDistinct {
-		p.targets[topic]++
-	}
+	p.causes.Add(&l.Letter)
+	p.targets.Add(topic)
 	first := l.Failure.FirstFailedAt
 	if first.IsZero() {
 		first = l.StoredAt
@@ -176,20 +155,7 @@ func (p *planning) sample(ctx context.Context, l *letters.Letter, topic string, 
 
 func (p *planning) result() {
 	p.plan.LeftOut = p.out.sorted()
-	for cause, n := range p.causes {
-		cause.Description, cause.Letters = n.description, n.letters
-		p.details.Causes = append(p.details.Causes, cause)
-	}
-	slices.SortFunc(p.details.Causes, func(a, b inside.PlannedCause) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Reason, b.Reason),
-			cmp.Compare(a.Type, b.Type))
-	})
-	for _, topic := range slices.Sorted(maps.Keys(p.targets)) {
-		p.details.Targets = append(p.details.Targets, inside.TopicCount{Topic: topic, Letters: p.targets[topic]})
-	}
-	slices.SortStableFunc(p.details.Targets, func(a, b inside.TopicCount) int { return cmp.Compare(b.Letters, a.Letters) })
-	p.details.Causes, p.details.Targets = p.details.Causes[:min(len(p.details.Causes), 100)],
-		p.details.Targets[:min(len(p.details.Targets), 100)]
+	p.details.Causes, p.details.Targets = p.causes.MostFirst(), p.targets.MostFirst(inside.MaxPlanned)
 	for i, n := range p.ages {
 		if n > 0 {
 			p.details.Ages = append(p.details.Ages, inside.PlannedAge{UpTo: timing.Duration(ages[i]), Letters: n})

@@ -3,26 +3,24 @@ package campaigns
 import (
 	"context"
 	"math"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
-	"github.com/watermill-spillway/spillway/redrive/letters"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 )
 
 const (
 	firstPause = 50 * time.Millisecond // after an error of the database; it doubles
 	maxPause   = 5 * time.Second
-	leastBatch = 50 // letters that are claimed together, however slow they are
 )
 
-// flight is the work of a worker on one campaign: a row of hands. One fetches letters ahead, one gives each letter its
-// turn, Request.Concurrency publish, and one writes down what became of the letters.
+// flight is the work of a worker on one campaign.
 type flight struct {
+	engine    engine.Engine[result]
 	all       *Campaigns
 	publisher message.Publisher
 	config    WorkerConfig
@@ -31,60 +29,34 @@ type flight struct {
 	slots     *slots
 	since     time.Time
 	cancel    context.CancelFunc // no more letters are begun
-	// unmarked has a place for each letter that may be published and not marked.
-	unmarked chan struct{}
-	settler  *settler
-	target   *target
-	speed    speed
-}
-
-// piece is a letter on its way.
-type piece struct {
-	batch  *batch
-	letter *letters.Letter
-	tries  int
+	target    *target
+	turns     turns
+	every     atomic.Int64 // the time between two letters at the rate, in nanoseconds
+	fails     bool         // the last transaction that settled letters did
 }
 
 func (w *Worker) newFlight(c Campaign, fresh bool) *flight {
-	places := inside.Places(c.Request.Concurrency, w.config.unmarked)
 	f := &flight{all: w.all, publisher: w.publisher, config: w.config, campaign: c, fresh: fresh,
-		target:   &target{refused: make(map[int64]bool), accepts: c.Redriven > 0},
-		unmarked: make(chan struct{}, places)}
-	f.settler = &settler{flight: f, inHand: make(map[int64]bool), wake: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+		target: &target{refused: make(map[int64]bool), accepts: c.Redriven > 0}}
+	f.engine = engine.Engine[result]{Concurrency: c.Request.Concurrency, Unmarked: w.config.unmarked, Fetch: f.fetch,
+		Publish: f.bring, Settle: f.settle, Interrupted: func(p engine.Piece) result {
+			f.refusedBy(p, errInterrupted)
+			f.cancel()
+			return result{rest: f.config.Poll, tries: p.Tries + 1}
+		}}
 	return f
 }
 
 // run works on a campaign until it does not run any more, or ctx ends. It returns when the publisher has returned and
 // what became of the letters is written down. Letters that were not begun when ctx ended are released.
 func (f *flight) run(ctx context.Context) {
-	batches, next := make(chan *batch), make(chan piece)
-	var fetching, publishing, settling sync.WaitGroup
-	fetching.Go(func() { defer close(batches); f.fetch(ctx, batches) })
-	for range f.campaign.Request.Concurrency {
-		publishing.Go(func() {
-			for p := range next {
-				f.one(ctx, p)
-			}
-		})
-	}
-	settling.Go(f.settler.run)
-	turns := &turns{}
-	for b := range batches {
-		began := time.Now()
-		f.hand(ctx, b, turns, next)
-		f.speed.handed(len(b.rows), time.Since(began))
-	}
-	close(next)
-	publishing.Wait()
-	fetching.Wait()
-	f.settler.end()
-	settling.Wait()
-	f.settler.pauseDown()
+	f.engine.Run(ctx)
+	f.pauseDown()
 }
 
 // fetch claims the next letters while the ones before are published. Without a letter due it leaves its place to
 // others.
-func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
+func (f *flight) fetch(ctx context.Context) {
 	defer func() { <-f.slots.places }()
 	pause, fails := firstPause, false
 	for fresh := f.fresh; ctx.Err() == nil; fresh = false {
@@ -114,82 +86,15 @@ func (f *flight) fetch(ctx context.Context, to chan<- *batch) {
 			timer := time.NewTimer(k.pause)
 			select {
 			case <-timer.C:
-			case <-f.settler.idle:
+			case <-f.engine.Idle:
 			case <-ctx.Done():
 			}
 			timer.Stop()
 			continue
 		}
 		pause = firstPause
-		select {
-		case to <- b:
-		case <-ctx.Done():
-			f.requeue(b, b.rows)
-			return
-		}
+		f.engine.Offer(ctx, b)
 	}
-}
-
-// hand gives each letter its turn, and waits until there is a place for it among those that are not marked.
-func (f *flight) hand(ctx context.Context, b *batch, turns *turns, next chan<- piece) {
-	for i, r := range b.rows {
-		l, is := b.letters[r.seq]
-		if !is {
-			continue
-		}
-		if !turns.wait(ctx, b.due(i), b.turns.spacing) || !f.place(ctx) {
-			f.requeue(b, b.rows[i:])
-			return
-		}
-		select {
-		case next <- piece{b, l, r.tries}:
-		case <-ctx.Done():
-			<-f.unmarked
-			f.requeue(b, b.rows[i:])
-			return
-		}
-	}
-}
-
-func (f *flight) place(ctx context.Context) bool {
-	select {
-	case f.unmarked <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// requeue lets others have letters that were not begun.
-func (f *flight) requeue(b *batch, rows []row) {
-	f.returnTurns(&b.claim, len(rows))
-	var back []settled
-	for _, r := range rows {
-		if l, is := b.letters[r.seq]; is {
-			back = append(back, settled{piece: piece{batch: b, letter: l}})
-		}
-	}
-	f.settler.note(back...)
-}
-
-// speed is how fast letters go, which says how many to have in hand.
-type speed struct {
-	mu        sync.Mutex
-	perSecond float64
-}
-
-// handed notes how long the letters of a batch took. A batch of a moment says little.
-func (s *speed) handed(n int, took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.perSecond = float64(n) / max(took, time.Millisecond).Seconds()
-}
-
-// most is how many letters to take: those of half a second, and not too few for a transaction.
-func (s *speed) most(batch int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return min(batch, max(leastBatch, int(s.perSecond/2)))
 }
 
 const (

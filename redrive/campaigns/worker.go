@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/internal/upstream/destination"
+	"github.com/watermill-spillway/spillway/redrive/internal/engine"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -46,7 +47,7 @@ func (c *WorkerConfig) setDefaults() {
 		c.batch = maxBatch
 	}
 	if c.unmarked == 0 {
-		c.unmarked = inside.MaxUnmarked
+		c.unmarked = engine.MaxUnmarked
 	}
 	if c.attempts == 0 {
 		c.attempts = publishAttempts
@@ -54,8 +55,8 @@ func (c *WorkerConfig) setDefaults() {
 }
 
 const (
-	// maxBatch is the largest number of letters that a worker claims in one transaction. It claims 50, or as many as it
-	// publishes in half a second. It has two batches in hand: the one that it publishes, and the next one.
+	// maxBatch is the largest number of letters that a worker claims in one transaction, as a drain does: fewer at a rate,
+	// those of a quarter of a second. It has two batches in hand: the one that it publishes, and the next one.
 	maxBatch = 500
 	// publishAttempts is the number of times that a letter is offered to the publisher, each time that a worker takes
 	// it.

@@ -177,7 +177,7 @@ WHERE seq = ? AND token = ? AND token <> ''`, l.Seq, s.db.Bytes(c.Token))
 
 // Renew lets the lease last for the given time from now on. It returns the letters that still have it.
 func (s inner) Renew(ctx context.Context, lease time.Duration, c claim) (still claim, err error) {
-	if len(c.Letters) == 0 {
+	if len(c.Letters) == 0 || c.Token == "" {
 		return claim{}, nil
 	}
 	keys, args := s.among(seqsOf(c.Letters))

@@ -97,8 +97,6 @@ func TestStore_eraseRefuses(t *testing.T) {
 		testkit.Says(t, testkit.Err(hidden.Of(store).Erase(ctx, f, erasing, inside.EraseOptions{})), want)
 	}
 	testkit.Says(t, testkit.Err(store.MarkAll(ctx, letters.Filter{}, letters.StatusErased, byHand)), "use Erase")
-	taken := testkit.Must(fixture.Take(ctx, store, letters.Filter{}, time.Hour, 1))
-	testkit.Check(t, fixture.Mark(ctx, store, taken[0], letters.StatusErased, byHand) != nil, "marked as erased")
 	stop := errors.New("no more")
 	f := letters.Filter{IDs: []string{"1"}}
 	stopped := inside.EraseOptions{Before: func(context.Context, []int64, []string) error { return stop }}

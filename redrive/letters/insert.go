@@ -9,7 +9,6 @@ import (
 	"errors"
 	"math/bits"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,31 +37,6 @@ func withBody(insert string) string {
 	return `WITH l AS (` + insert + `),
 	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload) SELECT seq, ?::bytea, ?::bytea FROM l WHERE seen = 1)
 SELECT seq, seen FROM l`
-}
-
-// freshStatement stores a letter that is new, with its body, and counts it: all that Publish does, for one round trip.
-// It does nothing if the letter is there. Its arguments are those of record.args, the body, and those of storeFresh.
-func freshStatement(u upsert) string {
-	return `WITH l AS (` + insert + `ON CONFLICT (identity) DO NOTHING RETURNING seq),
-	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload) SELECT seq, ?::bytea, ?::bytea FROM l)
-` + countInto() + `SELECT ?::bytea, ?::text, ?::bigint, 1` + strings.Repeat(`, 0`, len(Statuses())-1) + `, 1, ?::bigint, ?::bigint, seq, ?::bigint, 1, 0 FROM l
-` + u.add()
-}
-
-// storeFresh stores one letter that is new, outside of a transaction. It reports false, and has done nothing, for a
-// letter that is there, on a database without such a statement, for the first letter of a cause, and if others were in
-// the way.
-func (s *Store) storeFresh(ctx context.Context, r *record, now time.Time) (stored bool, err error) {
-	if s.statements.fresh == "" || !s.known.has(r.cause) || s.db.Held(ctx) {
-		return false, nil
-	}
-	slot, requeue := s.slots.take()
-	defer requeue()
-	first, last := r.failed(now)
-	args := append(r.args(now, s.db), r.metadata, metadatacodec.Payload(r.msg.Payload),
-		[]byte(s.service), s.db.Text(r.cause), slot, first.UnixMicro(), last.UnixMicro(), now.Unix()/60)
-	n, err := s.db.Try(ctx, s.statements.fresh, args...)
-	return n > 0, s.own(err)
 }
 
 // store stores one letter, or notes that it arrived again.

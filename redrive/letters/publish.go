@@ -90,17 +90,17 @@ func (s *Store) storeGathered(ctx context.Context, records []record) error {
 	if len(records) > 1 {
 		return s.storeAll(ctx, records)
 	}
-	alone := func() error {
-		stored, err := s.storeFresh(ctx, &records[0], time.Now())
-		if err == nil && !stored {
-			err = s.storeAll(ctx, records)
+	if !s.known.has(records[0].cause) || s.db.Held(ctx) {
+		return s.storeAll(ctx, records)
+	}
+	return s.batcher.Do(ctx, &records[0], records[0].size(), func() error {
+		if s.manyFresh != nil {
+			if stored, err := s.storeManyFresh(ctx, []*record{&records[0]}); err != nil || len(stored) > 0 {
+				return s.own(err)
+			}
 		}
-		return err
-	}
-	if s.batcher == nil || !s.known.has(records[0].cause) || s.db.Held(ctx) {
-		return alone()
-	}
-	return s.batcher.Do(ctx, &records[0], records[0].size(), alone)
+		return s.storeAll(ctx, records)
+	})
 }
 
 // storeAll stores letters in one transaction. If another one that stores the same letters in another order was in the
@@ -279,7 +279,7 @@ func (s *Store) storeInTurn(ctx context.Context, records []*record) (map[string]
 }
 
 // storeManyFresh stores and counts letters that are new in one statement, in the order in which they came. It does
-// nothing about letters that are there.
+// nothing about letters that are there. Only PostgreSQL has such a statement.
 func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored map[string]bool, err error) {
 	slot, requeue := s.slots.take()
 	defer requeue()
@@ -291,17 +291,12 @@ func (s *Store) storeManyFresh(ctx context.Context, records []*record) (stored m
 	}
 	args = append(args, make([]any, ((1<<size)-len(records))*freshColumns)...)
 	args = append(args, []byte(s.service), slot, now.Unix()/60)
-	rows, err := s.db.DB().QueryContext(ctx, s.manyFresh[size], args...)
-	if err != nil {
-		return nil, err
-	}
-	stored = make(map[string]bool, len(records))
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = s.db.Return(ctx, func() { stored = make(map[string]bool, len(records)) }, func(rows *sql.Rows) error {
 		var identity []byte
 		err := rows.Scan(&identity)
 		stored[string(identity)] = true
 		return err
-	})
+	}, s.manyFresh[size], args...)
 	return stored, err
 }
 
@@ -311,8 +306,9 @@ const freshColumns = 21
 const freshRow = `(?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::bytea, ?::text, ?::bytea, ?::bytea, ?::bytea, ?::bytea,
 	?::bigint, ?::bigint, ?::bigint, ?::bytea, ?::text, ?::bigint, ?::bytea, ?::text, ?::text, ?::bytea, ?::bytea)`
 
-// manyFreshStatement is freshStatement for several letters that are different. It returns the identities of those that
-// it stored.
+// manyFreshStatement stores letters that are different and new, with their bodies, and counts them: all that Publish
+// does, for one round trip. It does nothing about letters that are there. It returns the identities of those that it
+// stored.
 func manyFreshStatement(rows int) string {
 	return `WITH v (` + insertColumns + `, metadata, payload) AS (VALUES ` + freshRow + strings.Repeat(`, `+freshRow, rows-1) + `),
 	l AS (INSERT INTO spillway_dead_letters (` + insertColumns + `) SELECT ` + insertColumns + ` FROM v WHERE identity IS NOT NULL ON CONFLICT (identity) DO NOTHING RETURNING seq, identity),

@@ -89,15 +89,14 @@ func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
 	defer cancel()
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: maxRead,
 		slots: newSlots(), node: thisNode(), seal: config.Seal}
-	for _, text := range []*string{&s.statements.insert, &s.statements.fresh, &s.statements.body, &s.statements.count} {
+	for _, text := range []*string{&s.statements.insert, &s.statements.body, &s.statements.count} {
 		*text = known.Statement(*text)
 	}
-	if known.Kind() != database.Postgres {
+	if known.Kind() == database.Postgres {
+		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements()
+	} else {
 		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
 		s.prepared.prepare(ctx, db, s.settlingOne()...)
-	}
-	if s.statements.fresh != "" {
-		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements()
 	}
 	s.batcher, s.handle = s.newBatcher(), hidden.By(inner{s})
 	return s, nil

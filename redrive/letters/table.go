@@ -74,9 +74,6 @@ type statements struct {
 	// are its last arguments.
 	insert               string
 	returning, takesBody bool
-	// fresh stores and counts a letter that is new, in one statement, or does nothing. Empty if the database has no
-	// such statement.
-	fresh string
 	// body stores the metadata and payload of a new letter.
 	body string
 	// count adds to the numbers of a cause.
@@ -109,7 +106,6 @@ var statementsOf = map[database.Kind]statements{
 	},
 	database.Postgres: {
 		insert: withBody(insert + onConflict), returning: true, takesBody: true, knowsArrived: true,
-		fresh:    freshStatement(countsConflict),
 		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   causeThere,

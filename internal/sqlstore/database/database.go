@@ -155,24 +155,6 @@ func (d *Database) Return(ctx context.Context, reset func(), scan func(*sql.Rows
 	})
 }
 
-// Try runs one statement that writes, outside of a transaction and once. It returns 0 without an error if the database
-// undid the statement because of others.
-func (d *Database) Try(ctx context.Context, statement string, args ...any) (rows int64, err error) {
-	tried := false
-	err = d.engine.Again(ctx, d.db, func() error {
-		if tried {
-			return nil
-		}
-		tried = true
-		result, err := d.db.ExecContext(ctx, statement, args...)
-		if err == nil {
-			rows, err = result.RowsAffected()
-		}
-		return err
-	})
-	return rows, err
-}
-
 // Read runs read, and again if a writer was in its way.
 func (d *Database) Read(ctx context.Context, read func() error) error {
 	return d.engine.Read(ctx, read)

@@ -1,5 +1,4 @@
-// Package lease holds letters of a Store for as long as work on them takes.
-package lease
+package engine
 
 import (
 	"context"
