@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe"
+	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -119,30 +120,12 @@ func (n *Notifier) Observe(config *spillway.Config) error {
 	if n.config.Privacy == nil {
 		n.config.Privacy = config.Privacy
 	}
-	hooks := &config.Queue.Hooks
-	placed := hooks.OnDeadLetter
-	hooks.OnDeadLetter = func(ctx context.Context, l poison.Letter) {
-		n.deadLetter(l)
-		if placed != nil {
-			placed(ctx, l)
-		}
-	}
-	unplaced := hooks.OnUnplaced
-	hooks.OnUnplaced = func(ctx context.Context, l poison.Letter, err error) {
-		n.unplaced(l, err)
-		if unplaced != nil {
-			unplaced(ctx, l, err)
-		}
-	}
+	queue := &config.Queue.Hooks
+	queue.OnDeadLetter = series.Before(func(_ context.Context, l poison.Letter) { n.deadLetter(l) }, queue.OnDeadLetter)
+	queue.OnUnplaced = series.Before2(func(_ context.Context, l poison.Letter, err error) { n.unplaced(l, err) },
+		queue.OnUnplaced)
 	if config.Breaker != nil {
-		hooks := &config.Breaker.Hooks
-		theirs := hooks.OnChange
-		hooks.OnChange = func(c breaker.Change) {
-			n.breakerChanged(c)
-			if theirs != nil {
-				theirs(c)
-			}
-		}
+		config.Breaker.Hooks.OnChange = series.Before1(n.breakerChanged, config.Breaker.Hooks.OnChange)
 	}
 	return nil
 }

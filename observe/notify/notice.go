@@ -59,14 +59,24 @@ const (
 var Kinds = []Kind{NewCause, Threshold, OldestLetter, CauseGrew, CampaignStopped, BreakerOpen, StoreUnavailable,
 	SequenceHeld, SequenceLate, Unplaced, ManyNotices}
 
-// lasts reports whether a kind is of a state, whose end is told.
-func lasts(kind string) bool {
-	switch Kind(kind) {
-	case Threshold, OldestLetter, CauseGrew, CampaignStopped, BreakerOpen, StoreUnavailable, SequenceHeld, SequenceLate:
-		return true
-	}
-	return false
+// titles are those of notices that are new, and of summaries: Count is %[1]d, Subject %[2]s, and the place %[3]s. A kind
+// without a title for summaries is of a state, whose end is told.
+var titles = map[Kind]struct{ began, summary string }{
+	NewCause:         {"Dead letter of a new cause%[3]s", "%[1]d more dead letters of a cause%[3]s"},
+	Threshold:        {"%[1]d dead letters of a cause wait%[3]s", ""},
+	OldestLetter:     {"A dead letter waits for too long%[3]s", ""},
+	CauseGrew:        {"A snoozed cause grew%[3]s", ""},
+	CampaignStopped:  {"Campaign %[2]s stopped itself", ""},
+	BreakerOpen:      {"The breaker holds messages%[3]s", ""},
+	StoreUnavailable: {"Unavailable: %[2]s", ""},
+	SequenceHeld:     {"The messages of a key are held%[3]s", ""},
+	SequenceLate:     {"Parked messages are late%[3]s", ""},
+	Unplaced:         {"A dead letter could not be placed%[3]s", "%[1]d more dead letters could not be placed%[3]s"},
+	ManyNotices:      {"More notices of %[2]s than are told one by one", "%[1]d more events of %[2]s, not told one by one"},
 }
+
+// lasts reports whether a kind is of a state, whose end is told.
+func lasts(kind string) bool { return titles[Kind(kind)].summary == "" }
 
 // Status is what happened to what a notice is about.
 type Status string
@@ -123,64 +133,19 @@ type Sink func(ctx context.Context, n Notice) error
 
 // title says what happened in a line.
 func (n *Notice) title() string {
-	at := n.place()
+	format := titles[n.Kind].began
 	switch n.Status {
 	case StatusSummary:
-		return n.summary(at)
+		format = titles[n.Kind].summary
 	case StatusResolved:
-		return "Resolved: " + n.began(at)
+		format = "Resolved: " + format
 	}
-	return n.began(at)
-}
-
-func (n *Notice) began(at string) string {
-	switch n.Kind {
-	case NewCause:
-		return "Dead letter of a new cause" + at
-	case Threshold:
-		return fmt.Sprintf("%d dead letters of a cause wait%s", n.Count, at)
-	case OldestLetter:
-		return "A dead letter waits for too long" + at
-	case CauseGrew:
-		return "A snoozed cause grew" + at
-	case CampaignStopped:
-		return "Campaign " + n.Subject + " stopped itself"
-	case BreakerOpen:
-		return "The breaker holds messages" + at
-	case StoreUnavailable:
-		return "Unavailable: " + n.Subject
-	case SequenceHeld:
-		return "The messages of a key are held" + at
-	case SequenceLate:
-		return "Parked messages are late" + at
-	case Unplaced:
-		return "A dead letter could not be placed" + at
-	case ManyNotices:
-		return fmt.Sprintf("More notices of %s than are told one by one", n.Subject)
-	}
-	return string(n.Kind) + at
-}
-
-func (n *Notice) summary(at string) string {
-	switch n.Kind {
-	case NewCause:
-		return fmt.Sprintf("%d more dead letters of a cause%s", n.Count, at)
-	case Unplaced:
-		return fmt.Sprintf("%d more dead letters could not be placed%s", n.Count, at)
-	case ManyNotices:
-		return fmt.Sprintf("%d more events of %s, not told one by one", n.Count, n.Subject)
-	}
-	return fmt.Sprintf("%d more: %s", n.Count, n.began(at))
+	return fmt.Sprintf(format, n.Count, n.Subject, n.place())
 }
 
 // place is where it happened: ": topic, handler, reason".
 func (n *Notice) place() string {
-	var parts []string
-	for _, part := range []string{n.Topic, n.Handler, n.Reason} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
+	parts := slices.DeleteFunc([]string{n.Topic, n.Handler, n.Reason}, func(part string) bool { return part == "" })
 	if len(parts) == 0 {
 		return ""
 	}

@@ -97,13 +97,9 @@ func Channel(config *spillway.Config, to func(*Series) Add) {
 	}
 	if config.Breaker != nil {
 		hooks, addChange, addWaited := &config.Breaker.Hooks, to(breakerChanges), to(waited)
-		theirs := hooks.OnChange
-		hooks.OnChange = func(c breaker.Change) {
+		hooks.OnChange = Before1(func(c breaker.Change) {
 			addChange(context.Background(), 1, Values{c.Handler, string(c.To)})
-			if theirs != nil {
-				theirs(c)
-			}
-		}
+		}, hooks.OnChange)
 		hooks.OnWaited = Before2(func(ctx context.Context, waited time.Duration, _ bool) {
 			addWaited(ctx, waited.Seconds(), Values{message.HandlerNameFromCtx(ctx)})
 		}, hooks.OnWaited)
@@ -161,7 +157,18 @@ func Redrives(hooks redrive.Hooks, to func(*Series) Add) redrive.Hooks {
 	return hooks
 }
 
-// Before returns a hook that calls ours, and theirs after it if there is one.
+// Before1 returns a hook that calls ours, and theirs after it if there is one.
+func Before1[T any](ours, theirs func(T)) func(T) {
+	if theirs == nil {
+		return ours
+	}
+	return func(v T) {
+		ours(v)
+		theirs(v)
+	}
+}
+
+// Before is Before1 for hooks with a context.
 func Before[T any](ours, theirs func(context.Context, T)) func(context.Context, T) {
 	if theirs == nil {
 		return ours
