@@ -9,12 +9,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// Layer is a publisher, or a publisher that it decorates.
-type Layer struct {
-	// Publisher is nil if an unexported field holds it. Then only its type and its address are known.
-	Publisher message.Publisher
-	Type      reflect.Type
-	// Value is the publisher's, behind its pointer. Its fields may be read, even if Publisher is nil.
+// Layer is a publisher or a subscriber, or one that it decorates.
+type Layer[P any] struct {
+	// Inside is nil if an unexported field holds it. Then only its type and its address are known.
+	Inside P
+	Type   reflect.Type
+	// Value is behind the pointer. Its fields may be read, even if Inside is nil.
 	Value reflect.Value
 	at    uintptr // of a pointer
 }
@@ -24,21 +24,18 @@ const maxLayers = 32
 
 // Layers returns pub and the publishers that it decorates, outermost first. These are what its method Unwrap returns,
 // or without one, the publishers in its fields.
-func Layers(pub message.Publisher) []Layer {
-	var layers []Layer
-	look(reflect.ValueOf(pub), &layers)
-	return layers
+func Layers(pub message.Publisher) (all []Layer[message.Publisher]) {
+	look(reflect.ValueOf(pub), &all)
+	return all
 }
 
-var publisher = reflect.TypeFor[message.Publisher]()
-
-func look(v reflect.Value, layers *[]Layer) {
-	if !v.IsValid() || len(*layers) == maxLayers || !v.Type().Implements(publisher) {
+func look[P any](v reflect.Value, all *[]Layer[P]) {
+	if !v.IsValid() || len(*all) == maxLayers || !v.Type().Implements(reflect.TypeFor[P]()) {
 		return
 	}
-	layer := Layer{Type: v.Type()}
+	layer := Layer[P]{Type: v.Type()}
 	if v.CanInterface() {
-		layer.Publisher, _ = v.Interface().(message.Publisher)
+		layer.Inside, _ = v.Interface().(P)
 	}
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -50,9 +47,9 @@ func look(v reflect.Value, layers *[]Layer) {
 		v = v.Elem()
 	}
 	layer.Value = v
-	*layers = append(*layers, layer)
-	if inside, ok := layer.Publisher.(interface{ Unwrap() message.Publisher }); ok {
-		look(reflect.ValueOf(inside.Unwrap()), layers)
+	*all = append(*all, layer)
+	if inside, ok := any(layer.Inside).(interface{ Unwrap() P }); ok {
+		look(reflect.ValueOf(inside.Unwrap()), all)
 		return
 	}
 	if v.Kind() != reflect.Struct {
@@ -61,9 +58,9 @@ func look(v reflect.Value, layers *[]Layer) {
 	for i := range v.NumField() {
 		switch field := v.Field(i); field.Kind() {
 		case reflect.Interface:
-			look(field.Elem(), layers)
+			look(open(v, field).Elem(), all)
 		case reflect.Pointer, reflect.Struct:
-			look(field, layers)
+			look(field, all)
 		}
 	}
 }
@@ -71,7 +68,7 @@ func look(v reflect.Value, layers *[]Layer) {
 // As returns the outermost of pub's layers that is a T.
 func As[T any](pub message.Publisher) (found T, ok bool) {
 	for _, layer := range Layers(pub) {
-		if found, ok = layer.Publisher.(T); ok {
+		if found, ok = layer.Inside.(T); ok {
 			return found, true
 		}
 	}
@@ -86,7 +83,7 @@ func Hides[T any](pub message.Publisher) reflect.Type {
 	}
 	wanted := reflect.TypeFor[T]()
 	for _, layer := range Layers(pub) {
-		if layer.Publisher == nil && layer.Type.AssignableTo(wanted) {
+		if layer.Inside == nil && layer.Type.AssignableTo(wanted) {
 			return layer.Type
 		}
 	}
@@ -106,7 +103,7 @@ func ClosedTogether(a, b message.Publisher) bool {
 	return false
 }
 
-func (l Layer) same(other Layer) bool {
+func (l Layer[P]) same(other Layer[P]) bool {
 	return l.Type == other.Type && l.at != 0 && l.at == other.at
 }
 
@@ -117,46 +114,12 @@ var subscriber = reflect.TypeFor[message.Subscriber]()
 // the field is of one of Watermill's decorators. Its value, behind its pointer, may be read all the same.
 func Subscriptions(sub message.Subscriber) iter.Seq2[message.Subscriber, reflect.Value] {
 	return func(yield func(message.Subscriber, reflect.Value) bool) {
-		n := 0
-		subscriptions(reflect.ValueOf(sub), &n, yield)
-	}
-}
-
-func subscriptions(v reflect.Value, n *int, yield func(message.Subscriber, reflect.Value) bool) bool {
-	if !v.IsValid() || *n == maxLayers || !v.Type().Implements(subscriber) {
-		return true
-	}
-	var sub message.Subscriber
-	if v.CanInterface() {
-		sub, _ = v.Interface().(message.Subscriber)
-	}
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			return true
-		}
-		v = v.Elem()
-	}
-	*n++
-	if !yield(sub, v) {
-		return false
-	}
-	if inside, ok := sub.(interface{ Unwrap() message.Subscriber }); ok {
-		return subscriptions(reflect.ValueOf(inside.Unwrap()), n, yield)
-	}
-	if v.Kind() != reflect.Struct {
-		return true
-	}
-	for i := range v.NumField() {
-		on := true
-		switch field := v.Field(i); {
-		case field.Kind() == reflect.Interface && !field.IsNil():
-			on = subscriptions(open(v, field).Elem(), n, yield)
-		case field.Kind() == reflect.Pointer || field.Kind() == reflect.Struct:
-			on = subscriptions(field, n, yield)
-		}
-		if !on {
-			return false
+		var all []Layer[message.Subscriber]
+		look(reflect.ValueOf(sub), &all)
+		for _, layer := range all {
+			if !yield(layer.Inside, layer.Value) {
+				return
+			}
 		}
 	}
-	return true
 }

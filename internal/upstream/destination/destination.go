@@ -4,6 +4,7 @@ package destination
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -38,11 +39,8 @@ func Initialize(pub message.Publisher, source string, topics ...string) error {
 	if err := checkTrims(pub, topics...); err != nil {
 		return err
 	}
-	if own, ok := decorated.As[SourceInitializer](pub); ok {
-		return own.InitializeTopicsFor(source, topics...)
-	}
-	if own, ok := decorated.As[initializer](pub); ok {
-		return own.InitializeTopics(topics...)
+	if initialize, _ := initializerOf(pub); initialize != nil {
+		return initialize(source, topics...)
 	}
 	if err := Check(pub); err != nil {
 		return err
@@ -50,18 +48,32 @@ func Initialize(pub message.Publisher, source string, topics ...string) error {
 	return probe(pub, topics...)
 }
 
+// initializerOf returns what makes topics, of the outermost publisher inside pub that can; or else the type of one that
+// is hidden.
+func initializerOf(pub message.Publisher) (initialize func(source string, topics ...string) error, hidden reflect.Type) {
+	for _, layer := range decorated.Layers(pub) {
+		switch own := layer.Inside.(type) {
+		case SourceInitializer:
+			return own.InitializeTopicsFor, nil
+		case initializer:
+			return func(_ string, topics ...string) error { return own.InitializeTopics(topics...) }, nil
+		case nil:
+			if hidden == nil && (layer.Type.Implements(reflect.TypeFor[SourceInitializer]()) ||
+				layer.Type.Implements(reflect.TypeFor[initializer]())) {
+				hidden = layer.Type
+			}
+		}
+	}
+	return nil, hidden
+}
+
 // Notice logs, once, that topics could not be made sure of. The zero value is ready to use.
 type Notice struct{ once sync.Once }
 
 // Log logs that pub may have no topics of what, if pub can neither make nor find them.
 func (n *Notice) Log(logger watermill.LoggerAdapter, pub message.Publisher, what string, topics ...string) {
-	if _, ok := decorated.As[SourceInitializer](pub); ok {
-		return
-	}
-	if _, ok := decorated.As[initializer](pub); ok {
-		return
-	}
-	if _, s := stockOf(pub); s != nil {
+	initialize, _ := initializerOf(pub)
+	if _, s := stockOf(pub); s != nil || initialize != nil {
 		return
 	}
 	n.once.Do(func() {
@@ -75,16 +87,7 @@ func Check(pub message.Publisher) error {
 	if with, ok := pub.(interface{ CheckInitializer() error }); ok { // of poison.WithInitializer
 		return with.CheckInitializer()
 	}
-	if _, ok := decorated.As[SourceInitializer](pub); ok {
-		return nil
-	}
-	if _, ok := decorated.As[initializer](pub); ok {
-		return nil
-	}
-	hidden := decorated.Hides[SourceInitializer](pub)
-	if hidden == nil {
-		hidden = decorated.Hides[initializer](pub)
-	}
+	_, hidden := initializerOf(pub)
 	if hidden == nil {
 		return nil
 	}
@@ -116,7 +119,7 @@ func CheckKeeps(pub message.Publisher, topics ...string) error {
 
 func checkDuplicates(pub message.Publisher) error {
 	for _, layer := range decorated.Layers(pub) {
-		if own, ok := layer.Publisher.(deduplicates); ok {
+		if own, ok := layer.Inside.(deduplicates); ok {
 			drops := false
 			if err := safecall.Call("Deduplicates",
 				func() error { drops = own.Deduplicates(); return nil }); err != nil {
@@ -222,7 +225,7 @@ func Through(pub message.Publisher) (topic string) {
 // publisher is nil if it is in an unexported field.
 func visit(pub message.Publisher, f func(known *Publisher, own message.Publisher) bool) {
 	for _, layer := range decorated.Layers(pub) {
-		if !f(publisherOf(layer.Value), layer.Publisher) {
+		if !f(publisherOf(layer.Value), layer.Inside) {
 			return
 		}
 	}
