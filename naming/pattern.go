@@ -122,32 +122,16 @@ func (s Scheme) fit(values *[2]string, last, fixed int, ambiguous bool) {
 
 // legal replaces each character that is not allowed.
 func (r *rules) legal(text string) string {
-	for i := 0; i < len(text); {
-		c, n := utf8.DecodeRuneInString(text[i:])
-		if !r.allowedAt(c, n) {
-			return r.replaced(text)
-		}
-		i += n
+	allowed := func(c rune) bool { return r.allowed(c) && c != utf8.RuneError } // what is no UTF-8 reads as that
+	if strings.IndexFunc(text, func(c rune) bool { return !allowed(c) }) < 0 {
+		return text
 	}
-	return text
-}
-
-func (r *rules) allowedAt(c rune, size int) bool {
-	return r.allowed(c) && (c != utf8.RuneError || size > 1)
-}
-
-func (r *rules) replaced(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); {
-		c, n := utf8.DecodeRuneInString(text[i:])
-		if r.allowedAt(c, n) {
-			b.WriteString(text[i : i+n])
-		} else {
-			b.WriteString(r.substitute)
+	return strings.Map(func(c rune) rune {
+		if allowed(c) {
+			return c
 		}
-		i += n
-	}
-	return b.String()
+		return r.substitute
+	}, text)
 }
 
 // cut returns the head of text, of at most n bytes, without half a character.
@@ -175,16 +159,8 @@ func markOf(values *[2]string) string {
 // isMarked reports whether text ends as a changed name does. Such a name is changed itself, so that it differs from one
 // that was.
 func isMarked(text string) bool {
-	at := len(text) - markDigits - len(markStart)
-	if at < 0 || text[at:at+len(markStart)] != markStart {
-		return false
-	}
-	for _, c := range []byte(text[at+len(markStart):]) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	at := len(text) - markDigits
+	return at >= 0 && strings.HasSuffix(text[:at], markStart) && strings.Trim(text[at:], "0123456789abcdef") == ""
 }
 
 // ambiguous reports whether a name could be split into another topic and handler. It cannot if the handler's name does

@@ -1,6 +1,7 @@
 package naming
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -84,36 +85,29 @@ func (s Scheme) StageTopic(source Source) string {
 }
 
 func (s Scheme) deadLetter() string {
-	return or(s.DeadLetter, "{topic}"+s.rules().word+"dlq")
+	return cmp.Or(s.DeadLetter, "{topic}"+s.rules().word+"dlq")
 }
 
 func (s Scheme) invalid() string {
-	return or(s.Invalid, or(s.DeadLetter, "{topic}"+s.rules().word+"invalid"))
+	return cmp.Or(s.Invalid, s.DeadLetter, "{topic}"+s.rules().word+"invalid")
 }
 
 func (s Scheme) parked() string {
-	return or(s.Parked, "{topic}"+s.rules().word+"parked")
+	return cmp.Or(s.Parked, "{topic}"+s.rules().word+"parked")
 }
 
 func (s Scheme) quarantine() string {
-	return or(s.Quarantine, "{topic}"+s.rules().word+"quarantine")
+	return cmp.Or(s.Quarantine, "{topic}"+s.rules().word+"quarantine")
 }
 
 func (s Scheme) stage() string {
 	r := s.rules()
-	return or(s.Stage, "{topic}"+r.join+"{handler}"+r.word+"retry"+r.word+"{delay}")
+	return cmp.Or(s.Stage, "{topic}"+r.join+"{handler}"+r.word+"retry"+r.word+"{delay}")
 }
 
 func (s Scheme) reentry() string {
 	r := s.rules()
-	return or(s.Reentry, "{topic}"+r.join+"{handler}"+r.word+"retry")
-}
-
-func or(pattern, otherwise string) string {
-	if pattern != "" {
-		return pattern
-	}
-	return otherwise
+	return cmp.Or(s.Reentry, "{topic}"+r.join+"{handler}"+r.word+"retry")
 }
 
 // written writes a delay as names have it: 5s, 1m, 1h30m, 1500ms. It has letters and digits only.
@@ -167,7 +161,7 @@ type rules struct {
 	name       string
 	word       string // in front of a word, such as dlq
 	join       string // between topic and handler
-	substitute string // for what is not allowed
+	substitute rune   // for what is not allowed
 	allowed    func(rune) bool
 	fold       func(string) string // makes names equal that the broker takes for one
 	max        int
@@ -178,10 +172,10 @@ type rules struct {
 const kafkaMax, natsMax = 249, 200
 
 var styles = []rules{
-	Dots:   {"dots", ".", ".", "_", unicode.IsPrint, unfolded, kafkaMax},
-	Dashes: {"dashes", "-", "--", "_", unicode.IsPrint, unfolded, kafkaMax},
-	Kafka:  {"kafka", ".", ".", "-", func(r rune) bool { return plain(r) || r == '.' }, foldKafka, kafkaMax},
-	NATS:   {"nats", "-", "--", "_", plain, unfolded, natsMax},
+	Dots:   {"dots", ".", ".", '_', unicode.IsPrint, unfolded, kafkaMax},
+	Dashes: {"dashes", "-", "--", '_', unicode.IsPrint, unfolded, kafkaMax},
+	Kafka:  {"kafka", ".", ".", '-', func(r rune) bool { return plain(r) || r == '.' }, foldKafka, kafkaMax},
+	NATS:   {"nats", "-", "--", '_', plain, unfolded, natsMax},
 }
 
 func (s Scheme) rules() *rules {

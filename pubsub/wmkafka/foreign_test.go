@@ -22,11 +22,11 @@ import (
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// foreignLetters are records that others really wrote, and the topics they first came from;
+// foreignLetters are records that others really wrote, and the topics where they failed last;
 // poison/testdata/foreign/README.md tells how.
 var foreignLetters = map[string]string{
-	"spring": "spring-orders", "spring-twice": "spring-orders", "spring-counted": "spring-counted", "spring-key": "spring-keys",
-	"spring-value": "spring-values", "spring-retried": "spring-retried", "connect": "connect-orders", "connect-twice": "connect-orders",
+	"spring": "spring-orders", "spring-twice": "spring-orders-dlt", "spring-counted": "spring-counted", "spring-key": "spring-keys",
+	"spring-value": "spring-values", "spring-retried": "spring-retried", "connect": "connect-orders", "connect-twice": "connect-orders-dlq",
 	"streams": "streams-orders", "streams-value": "streams-numbers", "share": "share-orders", "share-limit": "share-orders",
 }
 
@@ -57,7 +57,7 @@ func isOthers(header string) bool {
 		strings.HasPrefix(header, "__streams.") || strings.HasPrefix(header, "__dlq.")
 }
 
-// Feature D7, promise P2: through this package's marshaler a letter of others tells its first origin and its key, with
+// Feature D7, promise P2: through this package's marshaler a letter of others tells where it failed and its key, with
 // either format; redriven it has its key and none of their headers; parked unread it is the record it was.
 func TestForeignLetters(t *testing.T) {
 	for name, origin := range foreignLetters {
