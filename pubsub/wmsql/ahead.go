@@ -44,7 +44,7 @@ func (s *Subscriber) verify(ctx context.Context, db *sql.DB, topic string, at po
 
 // verifyFirst is for Subscribe. With RestartIfAhead the first transaction acts on it, under the lock of the position.
 func (s *Subscriber) verifyFirst(ctx context.Context, topic string) error {
-	if s.source == nil || s.config.RestartIfAhead {
+	if s.config.RestartIfAhead {
 		return nil
 	}
 	at, trust, err := s.source.position(ctx, s.db, topic, s.config.ConsumerGroup, "")
@@ -130,7 +130,4 @@ var (
 	eventConsumeContinued = logging.InfoEvent("consume_continued", "Consuming goes on")
 	// start: nothing
 	eventTableExists = logging.InfoEvent("table_exists", "The table of the topic exists")
-	// start: Read what it costs: docs/sql.md.
-	eventForeignAdapter = logging.InfoEvent("foreign_adapter",
-		"The schema is not watermill-sql's own for this database; its own queries are used, at their cost")
 )

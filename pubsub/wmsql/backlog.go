@@ -16,8 +16,7 @@ const browsePage = 100
 
 // Browse calls each with the messages of topic that the consumer group has not acknowledged and that are there when
 // Browse begins, in their order, until each returns false. It locks and writes nothing. It is for the dry run of
-// redrive drain. With adapters that are not watermill-sql's own it returns an error. If each calls the database, it
-// needs a second connection.
+// redrive drain. If each calls the database, it needs a second connection.
 func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error {
 	left, err := s.Backlog(ctx, topic)
 	if err != nil {
@@ -91,13 +90,10 @@ func Origin(msg *message.Message) poison.Origin {
 }
 
 // Backlog returns how many messages of topic the consumer group has not acknowledged. It is for
-// redrive.DrainTopicConfig.Backlog. With a Schema that is not watermill-sql's own it returns an error.
+// redrive.DrainTopicConfig.Backlog.
 func (s *Subscriber) Backlog(ctx context.Context, topic string) (n int, err error) {
 	if err := s.fit(topic); err != nil {
 		return 0, err
-	}
-	if s.source == nil {
-		return 0, fmt.Errorf("wmsql: backlog of %q: the adapter %T is not watermill-sql's own", topic, s.config.Schema)
 	}
 	query := s.source.behind(topic, s.config.ConsumerGroup)
 	err = s.db.QueryRowContext(ctx, query.Query, query.Args...).Scan(&n)

@@ -7,12 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -122,27 +120,4 @@ func TestBatchLockTimeout(t *testing.T) {
 		_, err := txOf(msg.Context()).Exec(`UPDATE accounts SET n = 2`)
 		return errors.Join(theirs, also, err)
 	}, "1205")
-}
-
-// repeatable is watermill-sql's schema, with snapshots.
-type repeatable struct{ wsql.DefaultMySQLSchema }
-
-func (repeatable) SubscribeIsolationLevel() sql.IsolationLevel { return sql.LevelRepeatableRead }
-
-// Promises P1, P7: MariaDB's error 1020 is a deadlock by another name. It undoes the whole transaction, and what is said
-// after it would commit by itself.
-func TestBatchSnapshotChanged(t *testing.T) {
-	t.Parallel()
-	direct := newBench(t, databases.MariaDB, databases.MariaDB.Create(t))
-	direct.exec(`CREATE TABLE accounts (id INT PRIMARY KEY, n INT NOT NULL)`)
-	direct.exec(`INSERT INTO accounts VALUES (1, 0)`)
-	b := direct.over(databases.MariaDB.Open(t, mysqltest.With(direct.address, "innodb_snapshot_isolation=1")))
-	b.conflicted(func(msg *message.Message) error {
-		tx := txOf(msg.Context())
-		var n int
-		read := tx.QueryRow(`SELECT n FROM accounts`).Scan(&n)
-		_, theirs := direct.db.Exec(`UPDATE accounts SET n = n + 1`)
-		_, err := tx.Exec(`UPDATE accounts SET n = n + 1`)
-		return errors.Join(read, theirs, err)
-	}, "1020", func(c *wmsql.SubscriberConfig) { c.Schema = repeatable{} })
 }

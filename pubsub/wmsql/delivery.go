@@ -245,19 +245,6 @@ func (s *subscription) returned(ctx context.Context, l *line) bool {
 	}
 }
 
-// consumed runs the query of an adapter of the user's own before a message.
-func (s *subscription) consumed(ctx context.Context, t *transaction, e *entry) error {
-	if s.of.source != nil {
-		return nil
-	}
-	query := s.of.dialect.offsets.ConsumedMessageQuery(s.topic, e.row, s.of.config.ConsumerGroup, nil)
-	if query.IsZero() {
-		return nil
-	}
-	_, err := t.db.ExecContext(ctx, query.Query, query.Args...)
-	return err
-}
-
 // settled waits for the handler, for settleGrace longer than the message's context lasts.
 func (s *subscription) settled(ctx context.Context, msg *message.Message, d *delivery) outcome {
 	ticks := time.NewTicker(watchInterval)

@@ -43,15 +43,10 @@ type dialect struct {
 	// maxStatement is the longest statement with its arguments, in bytes. A server closes the connection on which a
 	// longer one comes, and the transaction ends with it, on every attempt anew.
 	maxStatement int
-	// escapes says that drivers may write arguments into the statement, where some bytes take two.
-	escapes bool
 	// large reports whether the server, or the driver, refused a statement for its size.
 	large func(error) bool
 	// refused reports whether a column can never take a value, whatever its size.
 	refused func(error) bool
-	// inPieces is the type of a payload that can be written piece by piece, or "".
-	inPieces string
-
 	// The keys of idempotent receivers.
 	inKeys *keytable.Dialect
 
@@ -59,15 +54,21 @@ type dialect struct {
 	offsets wsql.OffsetsAdapter
 	// binary is the type of a payload that may be any bytes.
 	binary string
-	// source knows the tables of watermill-sql's default schema, or is not ok with another one.
+	// source knows the tables of watermill-sql's default schema. Another one, or nil, is not ok.
 	source func(wsql.SchemaAdapter) (source, bool)
 }
 
-// stranger reports whether an adapter is watermill-sql's own for another database.
-func (d *dialect) stranger(adapter any) bool {
-	_, postgres := valueOf[wsql.DefaultPostgreSQLSchema](adapter)
-	_, mysql := valueOf[wsql.DefaultMySQLSchema](adapter)
-	return postgres && d.kind != database.Postgres || mysql && d.kind != database.MySQL
+// schemaOf returns the schema of a Config, or the default one, with the queries for it.
+func (d *dialect) schemaOf(field string, schema wsql.SchemaAdapter, batch int) (wsql.SchemaAdapter, source, error) {
+	if schema == nil {
+		schema = d.schema(d.binary, batch)
+	}
+	source, ok := d.source(schema)
+	if !ok {
+		return nil, nil, fmt.Errorf("wmsql: %s is a %T: on %s it must be watermill-sql's own schema, whose tables are read and "+
+			"locked by queries of this package; leave the field out, or set fields of wsql.Default%sSchema", field, schema, d.name, d.name)
+	}
+	return schema, source, nil
 }
 
 // checkSize refuses a statement for which the server would close the connection.
@@ -79,7 +80,7 @@ func (d *dialect) checkSize(size int) error {
 	return nil
 }
 
-// source has the queries for watermill-sql's own tables that are better than those of its adapters.
+// source has the queries for watermill-sql's tables. They are better than those of its adapters.
 type source interface {
 	// refuse makes a position that was refused one that stays refused, if time would erase the evidence.
 	refuse(ctx context.Context, db *sql.DB, topic, group string, at position) (done bool, err error)

@@ -93,9 +93,8 @@
 //
 // # Messages that cannot be read
 //
-// If a schema adapter cannot read a row (metadata such as {"n":1}), the message has the payload's bytes, and the
-// column's metadata as KeyMetadata. poison.Queue dead-letters it, so handlers need a queue. watermill-sql's subscriber
-// stands still.
+// If a row cannot be read (metadata such as {"n":1}), the message has the payload's bytes, and the column's metadata as
+// KeyMetadata. poison.Queue dead-letters it, so handlers need a queue. watermill-sql's subscriber stands still.
 //
 // # A position of another table
 //
@@ -134,11 +133,10 @@
 // example a payload that is not JSON in a table of watermill-sql's. Then the whole letter is written as ASCII, and the
 // Subscriber restores it.
 //
-// MySQL closes the connection on a statement longer than max_allowed_packet, which ends the transaction. The Publisher
-// writes longer messages with several statements. So it can write the dead letter of each message that was written with
-// one statement, by any publisher. Exceptions: metadata close to max_allowed_packet, a payload type other than
-// LONGBLOB, and a schema adapter of your own. The Publisher refuses a message as too large if it leaves less than 128
-// KiB of max_allowed_packet for its letter. On PostgreSQL the limit is 1 GiB.
+// MySQL closes the connection on a statement longer than max_allowed_packet, which ends the transaction. So the
+// Publisher refuses a message as too large if it leaves less than 128 KiB of max_allowed_packet for its letter. Of a
+// larger one, by another publisher, there may be no letter in a table: set poison.QueueConfig.Fallbacks. On PostgreSQL
+// the limit is 1 GiB.
 //
 // # What is not promised
 //

@@ -10,7 +10,6 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -29,9 +28,6 @@ type entry struct {
 // lock locks the group's position. It reports whether the position was set back, so that the next transaction begins
 // anew.
 func (s *subscription) lock(ctx context.Context, t *transaction) (from position, restarted bool, err error) {
-	if s.of.source == nil {
-		return from, false, nil
-	}
 	from, trust, err := s.of.source.position(ctx, t.db, s.topic, s.of.config.ConsumerGroup, forUpdate)
 	if err != nil {
 		return from, false, fmt.Errorf("wmsql: lock the position: %w", err)
@@ -43,12 +39,7 @@ func (s *subscription) lock(ctx context.Context, t *transaction) (from position,
 // read reads what comes behind the group's position. If that may not be taken yet, wait is the time until the next try.
 func (s *subscription) read(ctx context.Context, t *transaction,
 	from position) (entries []entry, wait time.Duration, err error) {
-	query := wsql.Query{}
-	if s.of.source != nil {
-		query = s.of.source.next(s.topic, from, s.of.config.Batch)
-	} else {
-		query = s.of.config.Schema.SelectQuery(s.topic, s.of.config.ConsumerGroup, s.of.dialect.offsets)
-	}
+	query := s.of.source.next(s.topic, from, s.of.config.Batch)
 	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
@@ -64,7 +55,7 @@ func (s *subscription) read(ctx context.Context, t *transaction,
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
 	}
-	if s.of.source != nil && s.of.dialect.gaps {
+	if s.of.dialect.gaps {
 		entries, wait = s.beforeGap(ctx, t, entries, from)
 	}
 	return entries, wait, nil
@@ -95,14 +86,7 @@ func (s *subscription) nothing(ctx context.Context) (bool, error) {
 // entry reads one row. A row that the adapter cannot read becomes a message with the payload's bytes, which
 // poison.Queue dead-letters: its columns are read by their names.
 func (s *subscription) entry(rows *sql.Rows) (entry, error) {
-	var row wsql.Row
-	err := safecall.Call("the schema adapter", func() (err error) {
-		row, err = s.of.config.Schema.UnmarshalMessage(rows)
-		return err
-	})
-	if err == nil && row.Msg == nil {
-		err = fmt.Errorf("the schema adapter %T returned no message", s.of.config.Schema)
-	}
+	row, err := s.of.config.Schema.UnmarshalMessage(rows)
 	unreadable := err != nil
 	if unreadable {
 		if row, err = raw(rows, err); err != nil {

@@ -38,7 +38,7 @@ func TestTakesTheirPlace(t *testing.T) {
 		ours := func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = "billing" }
 		take(b.stockSubscriber(stock), 40)
 		take(b.subscriber(ours), 35)
-		take(b.subscriber(ours, func(c *wmsql.SubscriberConfig) { c.Schema = b.embedded() }), 5)
+		take(b.subscriber(ours, func(c *wmsql.SubscriberConfig) { c.Schema = b.stockSchema() }), 5)
 		take(b.stockSubscriber(stock), 20)
 		take(b.subscriber(ours), 20)
 		testkit.Check(t, slices.Equal(got, want), "%q", got)

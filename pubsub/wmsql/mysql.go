@@ -39,8 +39,6 @@ var mysqlDialect = dialect{
 	raced:       func(error) bool { return false },
 	answered:    func(err error) bool { return mysql.Number(err) != 0 },
 	maxName:     64,
-	escapes:     true,
-	inPieces:    "LONGBLOB",
 	refused: func(err error) bool {
 		switch mysql.Number(err) {
 		case 1366, 1406, 3140, 3988, 4025: // character set, length, JSON, conversion, a CHECK such as MariaDB's of JSON

@@ -51,9 +51,6 @@ func (s *Subscriber) takeOrder(ctx context.Context, topic string) (*order, error
 	case s.config.Key == nil:
 		return nil, errors.New("wmsql: Config.Ordered needs SubscriberConfig.Key: a table has no column of keys. Set Key to a " +
 			"function that returns the key of a message, such as msg.Metadata.Get(\"customer\")")
-	case s.source == nil:
-		return nil, fmt.Errorf("wmsql: Config.Ordered with SubscriberConfig.Schema %T: what is parked is read behind the lock of "+
-			"the position, which only watermill-sql's own schema has; leave Schema out, or Ordered", s.config.Schema)
 	case !o.Store.Joins(s.db):
 		return nil, errors.New("wmsql: Config.Ordered needs Config.Idempotency of wmsql.Join on the *sql.DB of this subscriber: " +
 			"keys, effects and parked messages must commit with the position")

@@ -341,13 +341,11 @@ func TestOrderedKeyPanics(t *testing.T) {
 func TestOrderedRefuses(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		own, foreign := b.join(b.subscriber()), b.over(b.kind.Open(t, b.address))
-		embedded := func(c *wmsql.SubscriberConfig) { c.Schema = b.embedded() }
 		for says, c := range map[string]struct {
 			sub  message.Subscriber
 			keys idempotency.Store
 		}{
-			"SubscriberConfig.Key":               {b.subscriber(), own},
-			"SubscriberConfig.Schema wmsql_test": {b.subscriber(keyed, embedded), own},
+			"SubscriberConfig.Key": {b.subscriber(), own},
 			"Config.Idempotency of wmsql.Join": {b.subscriber(keyed),
 				testkit.Must(idempotency.NewStore(t.Context(), b.db, shop))},
 			"of wmsql.Join on the *sql.DB of this subscriber": {b.subscriber(keyed),

@@ -61,16 +61,8 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 }
 
 // enter registers the group, and creates the tables if one is missing. A role that may not create tables needs those
-// that are there alone. Which tables other adapters have is unknown, so theirs are always created: their statements
-// leave a table that exists.
+// that are there alone.
 func (s *Subscriber) enter(ctx context.Context, topic string) error {
-	if s.source == nil {
-		created := s.initialize(ctx, topic)
-		if err := s.join(ctx, topic); err != nil {
-			return errors.Join(err, created)
-		}
-		return nil
-	}
 	if err := s.join(ctx, topic); err == nil || !s.dialect.missing(err) {
 		return err
 	}
@@ -82,10 +74,8 @@ func (s *Subscriber) enter(ctx context.Context, topic string) error {
 
 // join registers the group, whose tables must be there.
 func (s *Subscriber) join(ctx context.Context, topic string) error {
-	if s.source != nil {
-		if err := s.exists(ctx, topic); err != nil {
-			return fmt.Errorf("wmsql: topic %q has no table that can be read: %w", topic, err)
-		}
+	if err := s.exists(ctx, topic); err != nil {
+		return fmt.Errorf("wmsql: topic %q has no table that can be read: %w", topic, err)
 	}
 	if err := s.register(ctx, topic); err != nil {
 		return fmt.Errorf("wmsql: register consumer group %q of %q: %w", s.config.ConsumerGroup, topic, err)
@@ -96,9 +86,6 @@ func (s *Subscriber) join(ctx context.Context, topic string) error {
 // register looks first. On MySQL an INSERT IGNORE of a row that exists waits for the row's lock, which a consumer of
 // the group holds as long as a handler takes.
 func (s *Subscriber) register(ctx context.Context, topic string) error {
-	if s.source == nil {
-		return execute(ctx, s.db, s.dialect.offsets.BeforeSubscribingQueries(topic, s.config.ConsumerGroup))
-	}
 	if known, err := s.known(ctx, topic); known || err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -22,9 +21,9 @@ import (
 
 // PublisherConfig configures a Publisher. The zero value is valid.
 type PublisherConfig struct {
-	// Schema knows the table of messages. Set it for tables that an application has already, such as those of
-	// watermill-sql's own publisher, whose payloads are JSON. Default: watermill-sql's default schema with
-	// payloads of any bytes, BYTEA or LONGBLOB.
+	// Schema names the table of messages. Set it for tables that an application has already, such as those of
+	// watermill-sql's own publisher, whose payloads are JSON. It must be watermill-sql's own schema for the database.
+	// Default: that with payloads of any bytes, BYTEA or LONGBLOB.
 	Schema wsql.SchemaAdapter
 	// Timeout bounds a publish that is not in a message's transaction. Default: 30 s.
 	Timeout time.Duration
@@ -42,8 +41,6 @@ type Publisher struct {
 	dialect *dialect
 	closed  atomic.Bool
 	ready   sync.Map // topics whose tables are there
-	// inPieces reports whether a message can be written by several statements.
-	inPieces bool
 	// texts are the arguments of a row that go into columns of JSON or text: drivers that ask the server for no types
 	// take []byte for bytea.
 	texts []int
@@ -60,10 +57,6 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 	if db == nil {
 		return nil, errors.New("wmsql: the db of NewPublisher is nil: give the database to publish to")
 	}
-	if config.Schema != nil && safecall.IsNil(config.Schema) {
-		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema is a nil %T: leave the field out, or give an adapter",
-			config.Schema)
-	}
 	if config.Timeout < 0 {
 		return nil, fmt.Errorf("wmsql: PublisherConfig.Timeout (%s) must not be negative", config.Timeout)
 	}
@@ -73,18 +66,11 @@ func NewPublisher(ctx context.Context, db *sql.DB, config PublisherConfig) (*Pub
 	if err != nil {
 		return nil, err
 	}
-	if dialect.stranger(config.Schema) {
-		return nil, fmt.Errorf("wmsql: PublisherConfig.Schema (%T) is not for %s, which the database is", config.Schema,
-			dialect.name)
-	}
-	if config.Schema == nil {
-		config.Schema = dialect.schema(dialect.binary, 0)
-	}
 	p := &Publisher{db: db, config: config, dialect: dialect}
-	if _, own := dialect.source(config.Schema); own {
-		p.inPieces = dialect.inPieces != "" && payloadType(config.Schema) == dialect.inPieces
-		p.texts = dialect.texts(config.Schema)
+	if p.config.Schema, _, err = dialect.schemaOf("PublisherConfig.Schema", config.Schema, 0); err != nil {
+		return nil, err
 	}
+	p.texts = dialect.texts(p.config.Schema)
 	return p, nil
 }
 

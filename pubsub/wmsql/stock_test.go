@@ -1,7 +1,6 @@
 package wmsql_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -29,38 +28,6 @@ func (b *bench) jsonSchema() wsql.SchemaAdapter {
 		return wsql.DefaultPostgreSQLSchema{}
 	}
 	return wsql.DefaultMySQLSchema{}
-}
-
-// embedded is a schema of a user's own in the way watermill-sql recommends: it embeds the default, and changes
-// something.
-func (b *bench) embedded() wsql.SchemaAdapter {
-	b.Helper()
-	if b.isPostgres() {
-		return postgresEmbedded{b.stockSchema().(wsql.DefaultPostgreSQLSchema)}
-	}
-	return mysqlEmbedded{b.stockSchema().(wsql.DefaultMySQLSchema)}
-}
-
-type postgresEmbedded struct{ wsql.DefaultPostgreSQLSchema }
-
-func (s postgresEmbedded) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter) wsql.Query {
-	return skipping(s.DefaultPostgreSQLSchema.SelectQuery(topic, group, offsets))
-}
-
-type mysqlEmbedded struct{ wsql.DefaultMySQLSchema }
-
-func (s mysqlEmbedded) SelectQuery(topic, group string, offsets wsql.OffsetsAdapter) wsql.Query {
-	return skipping(s.DefaultMySQLSchema.SelectQuery(topic, group, offsets))
-}
-
-// skipping leaves out messages whose id is skip.
-func skipping(query wsql.Query) wsql.Query {
-	for _, where := range []string{"WHERE `offset` >", "transaction_id < pg_snapshot_xmin"} {
-		column := strings.TrimPrefix(where, "WHERE ")
-		query.Query = strings.Replace(query.Query, where, strings.TrimSuffix(where,
-			column)+"uuid <> 'skip' AND "+column, 1)
-	}
-	return query
 }
 
 func (b *bench) stockPublisher(schema wsql.SchemaAdapter) *wsql.Publisher {

@@ -11,7 +11,6 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/observe"
@@ -39,10 +38,8 @@ type SubscriberConfig struct {
 	// ConsumerGroup names the group whose position is kept. Each group gets every message; the consumers of one group
 	// take turns. Default: the group without a name, as with watermill-sql.
 	ConsumerGroup string
-	// Schema knows the table of messages. Set it for tables that an application has already, under names or with
-	// columns of its own. A schema that is not watermill-sql's own keeps its own query and isolation level, at their
-	// cost. Positions are in watermill-sql's table. Default: watermill-sql's default schema with payloads of any bytes,
-	// BYTEA or LONGBLOB.
+	// Schema names the table of messages. Set it for tables that an application has already. It must be watermill-sql's
+	// own schema for the database. Default: that with payloads of any bytes, BYTEA or LONGBLOB.
 	Schema wsql.SchemaAdapter
 
 	// RestartIfAhead delivers everything in the table if the group's position is not of this table. That is so after
@@ -102,9 +99,6 @@ func set[T comparable](field *T, value T) {
 
 func (c *SubscriberConfig) validate() error {
 	switch {
-	case c.Schema != nil && safecall.IsNil(c.Schema):
-		return fmt.Errorf("wmsql: SubscriberConfig.Schema is a nil %T: leave the field out, or give an adapter",
-			c.Schema)
 	case len(c.ConsumerGroup) > 255:
 		return fmt.Errorf("wmsql: SubscriberConfig.ConsumerGroup is %d bytes long, and the table of positions takes 255",
 			len(c.ConsumerGroup))
@@ -123,7 +117,7 @@ type Subscriber struct {
 	db      *sql.DB
 	config  SubscriberConfig
 	dialect *dialect
-	source  source // nil for adapters that are not watermill-sql's own
+	source  source
 	joining sync.Mutex
 	joined  map[string]*joinedStore // by service
 
@@ -165,20 +159,9 @@ func NewSubscriber(ctx context.Context, db *sql.DB, config SubscriberConfig) (*S
 	if err != nil {
 		return nil, err
 	}
-	if dialect.stranger(config.Schema) {
-		return nil, fmt.Errorf("wmsql: SubscriberConfig.Schema (%T) is not for %s, which the database is",
-			config.Schema,
-			dialect.name)
-	}
-	if config.Schema == nil {
-		config.Schema = dialect.schema(dialect.binary, config.Batch)
-	}
 	s := &Subscriber{db: db, config: config, dialect: dialect, stops: map[*subscription]context.CancelFunc{}}
-	if source, ok := dialect.source(config.Schema); ok {
-		s.source = source
-	} else {
-		eventForeignAdapter.Write(config.Logger, nil,
-			logging.Fields{"schema": fmt.Sprintf("%T", config.Schema), "database": dialect.name})
+	if s.config.Schema, s.source, err = dialect.schemaOf("SubscriberConfig.Schema", config.Schema, config.Batch); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -20,6 +20,7 @@ func TestSubscriberConfig(t *testing.T) {
 		for field, change := range map[string]func(*wmsql.SubscriberConfig){
 			"Schema":        func(c *wmsql.SubscriberConfig) { c.Schema = (*wsql.DefaultMySQLSchema)(nil) },
 			"Schema ":       func(c *wmsql.SubscriberConfig) { c.Schema = b.stranger() },
+			"Schema\t":      func(c *wmsql.SubscriberConfig) { c.Schema = embedded{b.stockSchema()} },
 			"ConsumerGroup": func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = strings.Repeat("g", 256) },
 			"Batch":         func(c *wmsql.SubscriberConfig) { c.Batch = -1 },
 			"NackBackoff":   func(c *wmsql.SubscriberConfig) { c.NackBackoff = -1 },

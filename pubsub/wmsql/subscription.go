@@ -2,17 +2,14 @@ package wmsql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
-	wsql "github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
@@ -53,7 +50,7 @@ type subscription struct {
 
 func newSubscription(s *Subscriber, topic string) *subscription {
 	return &subscription{
-		of: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead && s.source != nil,
+		of: s, topic: topic, out: make(chan *message.Message), suspicious: s.config.RestartIfAhead,
 		logger: s.config.Logger.With(logging.Fields{logging.Topic: topic,
 			logging.ConsumerGroup: s.config.ConsumerGroup}),
 	}
@@ -146,27 +143,17 @@ func (s *subscription) transact(ctx context.Context) (pause time.Duration, err e
 			return s.of.config.PollInterval, err
 		}
 	}
-	// What watermill-sql's own schemas ask for costs more. On MySQL SERIALIZABLE locks the gaps between the rows that
-	// are read, in the way of publishers. On PostgreSQL a key that was committed meanwhile is an error under REPEATABLE
-	// READ.
-	isolation := sql.LevelReadCommitted
-	if s.of.source == nil {
-		isolation = s.of.config.Schema.SubscribeIsolationLevel()
-	}
 	life, end := s.outlive(s.work)
 	defer end()
 	if err := s.session.take(ctx, s.of.db); err != nil {
 		return 0, err
 	}
-	t, err := begin(life, s.of.dialect, isolation, &s.session)
+	t, err := begin(life, s.of.dialect, &s.session)
 	if err != nil {
 		s.session.discard()
 		return 0, fmt.Errorf("wmsql: %w", err)
 	}
-	err = safecall.Call("wmsql: an adapter", func() (err error) {
-		pause, err = s.batch(ctx, t)
-		return err
-	})
+	pause, err = s.batch(ctx, t)
 	if !t.close() {
 		s.session.discard()
 	}
@@ -211,7 +198,7 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 	}
 	if len(entries) == 0 {
 		if wait == 0 {
-			s.idle, wait = s.of.source != nil, s.of.config.PollInterval
+			s.idle, wait = true, s.of.config.PollInterval
 		}
 		return wait, nil
 	}
@@ -232,10 +219,6 @@ func (s *subscription) batch(ctx context.Context, t *transaction) (pause time.Du
 			break
 		}
 		s.order.risks()
-		// an interruption would undo those before it
-		if err := s.consumed(context.WithoutCancel(ctx), t, e); err != nil {
-			return 0, fmt.Errorf("wmsql: run the adapter's ConsumedMessageQuery: %w", err)
-		}
 		shuts := s.valve.Shuts()
 		s.first.Store(false)
 		switch outcome := s.deliver(ctx, t, e, s.until(i, begun)); outcome {
@@ -292,12 +275,7 @@ func (s *subscription) acknowledge(t *transaction, last *entry) error {
 	if last == nil { // what was parked alone
 		return t.commit()
 	}
-	query := wsql.Query{}
-	if s.of.source != nil {
-		query = s.of.source.acknowledge(s.topic, s.of.config.ConsumerGroup, last.row)
-	} else {
-		query = s.of.dialect.offsets.AckMessageQuery(s.topic, last.row, s.of.config.ConsumerGroup)
-	}
+	query := s.of.source.acknowledge(s.topic, s.of.config.ConsumerGroup, last.row)
 	if _, err := t.db.ExecContext(context.Background(), query.Query, query.Args...); err != nil {
 		return fmt.Errorf("wmsql: acknowledge: %w", err)
 	}
