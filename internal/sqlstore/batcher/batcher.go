@@ -20,8 +20,7 @@ import (
 // Config says what calls share.
 type Config[T any] struct {
 	// Together writes several items. It returns the indexes of those that it left out: their calls write alone. After
-	// an error all calls do, so it has written all or none. Its context ends after Timeout, and when all callers have
-	// left.
+	// an error all calls do, so it has written all or none. Its context ends after Timeout.
 	Together func(ctx context.Context, items []T) (leftOut []int, err error)
 	// Rows and Bytes bound a batch. An item of more than a quarter of Bytes is written at once, and alone.
 	Rows, Bytes int
@@ -50,9 +49,6 @@ func Lanes(singleWriter bool) int {
 	return 16
 }
 
-// patience is how long a call waits for another one's write, which may hang. Then it writes for itself.
-const patience = time.Second
-
 // New returns a Batcher.
 func New[T any](config Config[T]) *Batcher[T] { return &Batcher[T]{config: config} }
 
@@ -61,14 +57,6 @@ type call[T any] struct {
 	item   T
 	size   int
 	answer chan answer // has room for the one that comes
-	batch  *batch[T]   // that has it, under the Batcher's mutex
-}
-
-// batch is what is written together.
-type batch[T any] struct {
-	calls  []*call[T]
-	left   int // callers that have gone
-	cancel context.CancelFunc
 }
 
 type answer int
@@ -95,22 +83,14 @@ func (g *Batcher[T]) Do(ctx context.Context, item T, size int, write func() erro
 	c := &call[T]{item: item, size: size, answer: make(chan answer, 1)}
 	g.waiting = append(g.waiting, c)
 	g.mu.Unlock()
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	for {
-		select {
-		case a := <-c.answer:
+	select {
+	case a := <-c.answer:
+		return g.obey(a, write)
+	case <-ctx.Done():
+		if a, answered := g.leave(c); answered {
 			return g.obey(a, write)
-		case <-late.C:
-			if g.withdraw(c) {
-				return write()
-			}
-		case <-ctx.Done():
-			if a, answered := g.leave(c); answered {
-				return g.obey(a, write)
-			}
-			return ctx.Err()
 		}
+		return ctx.Err()
 	}
 }
 
@@ -133,29 +113,10 @@ func (g *Batcher[T]) leave(c *call[T]) (a answer, answered bool) {
 		return a, true
 	default:
 	}
-	if b := c.batch; b != nil {
-		if b.left++; b.left == len(b.calls) {
-			b.cancel()
-		}
-		return 0, false
-	}
-	g.remove(c)
-	return 0, false
-}
-
-// withdraw takes a call back that is in no batch yet.
-func (g *Batcher[T]) withdraw(c *call[T]) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.remove(c)
-}
-
-func (g *Batcher[T]) remove(c *call[T]) bool {
-	i := slices.Index(g.waiting, c)
-	if i >= 0 {
+	if i := slices.Index(g.waiting, c); i >= 0 { // else it is in a batch
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
-	return i >= 0
+	return 0, false
 }
 
 // next passes a lane on to those that wait.
@@ -180,32 +141,28 @@ func (g *Batcher[T]) next() {
 		calls[0].answer <- lead
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), g.config.Timeout)
-	b := &batch[T]{calls: calls, cancel: cancel}
-	for _, c := range calls {
-		c.batch = b
-	}
-	go g.write(ctx, b)
+	go g.write(calls)
 }
 
 // write writes a batch and answers its calls.
-func (g *Batcher[T]) write(ctx context.Context, b *batch[T]) {
-	answers := make([]answer, len(b.calls))
+func (g *Batcher[T]) write(calls []*call[T]) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.Timeout)
+	defer cancel()
+	answers := make([]answer, len(calls))
 	for i := range answers {
 		answers[i] = alone
 	}
 	defer func() {
 		_ = recover() // each call meets it again in its own goroutine
-		b.cancel()
 		g.mu.Lock()
-		for i, c := range b.calls {
+		for i, c := range calls {
 			c.answer <- answers[i]
 		}
 		g.mu.Unlock()
 		g.next()
 	}()
-	items := make([]T, len(b.calls))
-	for i, c := range b.calls {
+	items := make([]T, len(calls))
+	for i, c := range calls {
 		items[i] = c.item
 	}
 	leftOut, err := g.config.Together(ctx, items)

@@ -166,8 +166,7 @@ func TestBatcher_panicAlone(t *testing.T) {
 	})
 }
 
-// A caller whose context ends has its answer, before its batch and while it is written. Others go on; without any, the
-// batch ends.
+// A caller whose context ends has its answer, before its batch and while it is written. Others go on.
 func TestBatcher_contextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
@@ -193,31 +192,15 @@ func TestBatcher_contextEnds(t *testing.T) {
 		none(t, waits[3]())
 		w.wrote(t, "[[3 4 5]]", "[]")
 		testkit.Is(t, w.ended, nil)
-
-		first, stopFirst = context.WithCancel(t.Context())
-		all, stopAll := context.WithCancel(t.Context())
-		waits = []func() []error{w.puts(first, 1, 1), w.puts(all, 1, 2, 3)}
-		stopFirst()
-		want(waits[0])
-		synctest.Wait()
-		stopAll()
-		want(waits[1])
-		synctest.Wait()
-		testkit.Is(t, w.ended, context.Canceled)
-		testkit.Equal(t, "lanes", w.lanes(), 0)
 	})
 }
 
-// A write that hangs holds others up for a second, and not for longer. A batch that hangs ends after its time.
+// A batch that hangs ends after its time, and its callers write alone.
 func TestBatcher_hangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(1, 100, 100)
 		hangs, stop := context.WithCancel(t.Context())
 		first := w.puts(hangs, 1, 1)
-		begun := time.Now()
-		var took time.Duration
-		testkit.NoError(t, w.Do(t.Context(), 2, 1, func() error { took = time.Since(begun); return nil }))
-		testkit.Equal(t, "it waits", took, patience)
 		var late atomic.Int64
 		var all sync.WaitGroup
 		for n := range 2 {
@@ -228,7 +211,7 @@ func TestBatcher_hangs(t *testing.T) {
 		synctest.Wait()
 		stop()
 		first()
-		begun = time.Now()
+		begun := time.Now()
 		all.Wait()
 		testkit.Check(t, late.Load() == 2 && time.Since(begun) == 5*time.Second && w.lanes() == 0,
 			"%d went alone after %s", late.Load(), time.Since(begun))
