@@ -27,8 +27,6 @@ const (
 	// maxPatience is how long a claim waits for a connection, or for another transaction that has its key, before the
 	// message is requeued.
 	maxPatience = 5 * time.Minute
-	// nestedPatience is how long a claim waits inside of another claim of the same key, which may be what it waits for.
-	nestedPatience = 5 * time.Second
 	// pingTimeout bounds the question whether the database is there.
 	pingTimeout = 5 * time.Second
 )
@@ -37,14 +35,14 @@ const (
 // claim is about the message, except about its values. The store is not unavailable for a claim that has waited for
 // long, and no attempt helps one that was to join a transaction which has ended.
 func storeUnavailable(err error) bool {
-	return !errors.Is(err, errNestedPools) && !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) &&
+	return !errors.Is(err, errPatience) && !errors.Is(err, sql.ErrTxDone) &&
 		(outage.Unavailable(err) || outage.Refused(err))
 }
 
 // claim claims the key of c's message. While the store is unavailable the message is held.
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
 	err = r.keeper.Do(ctx, c, func() (err error) {
-		if claim, err = r.claimPatiently(ctx, c, entry); err != nil {
+		if claim, err = r.claimPatiently(ctx, entry); err != nil {
 			return failed("claim", entry.Key, err)
 		}
 		return nil
@@ -53,32 +51,21 @@ func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim
 }
 
 // errPatience says that a claim waited for long, with a database that answers.
-var errPatience = errors.New("the key was not free in time: another transaction holds it, or the pool has no " +
-	"connection to spare")
-
-var errNestedPools = errors.New("the message is inside of a claim of this key already, by a receiver with another " +
-	"*sql.DB, perhaps on the same database: the two wait for each other; give the handler one receiver")
+var errPatience = errors.New("the key was not free in time: another transaction holds it, perhaps that of a " +
+	"second receiver around the same handler, or the pool has no connection to spare")
 
 // claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
 // server that is gone without a word.
-func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
+func (r *Receiver) claimPatiently(ctx context.Context, entry Entry) (Claim, error) {
 	if claimsInTurn(r.store) { // its claims wait in a row, which may be long
 		return r.store.Claim(ctx, entry)
 	}
-	within := patience
-	nested := claimedBefore(ctx, entry.Key, c)
-	if nested {
-		within = nestedPatience
-	}
 	for waited := time.Duration(0); ; {
-		claim, err, inTime := r.claimWithin(ctx, entry, within)
+		claim, err, inTime := r.claimWithin(ctx, entry, patience)
 		if inTime {
 			return claim, err
 		}
-		if nested {
-			return nil, fmt.Errorf("%w: %w", errNestedPools, err)
-		}
-		waited += within
+		waited += patience
 		if r.pool.full() {
 			r.pool.tell(waited)
 		} else if gone := r.ping(ctx); gone != nil {
@@ -99,16 +86,6 @@ func (r *Receiver) claimWithin(ctx context.Context, entry Entry,
 	return claim, err, err == nil || within.Err() == nil || ctx.Err() != nil
 }
 
-// claimedBefore reports whether a transaction further out holds the same key for the same message, in another store.
-func claimedBefore(ctx context.Context, key Key, c *chain.Call) bool {
-	for s := scopeOf(ctx); s != nil; s = s.outer {
-		if s.msg == c.Msg && s.entry.Key == key && s.claim != nil && !s.ended.Load() {
-			return true
-		}
-	}
-	return false
-}
-
 // unclaimed is the error of a claim that failed.
 func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 	if failure, ok := errs.Find[*classify.Failure](err); ok && failure.Verdict.Class == classify.ClassAborted {
@@ -122,9 +99,6 @@ func (r *Receiver) unclaimed(c *chain.Call, key Key, err error) error {
 		return err
 	case outage.Contended(err), errors.Is(err, errPatience), errors.Is(ended, context.DeadlineExceeded):
 		return r.requeue(c, err)
-	case errors.Is(err, errNestedPools):
-		eventClaimWaitsForOwn.Write(r.config.Logger, err, fields(key))
-		return r.keeper.Interrupted(waitContext(c), c, err, nil)
 	case errors.Is(err, sql.ErrTxDone): // the transaction that was to be joined is over
 		return r.keeper.Interrupted(waitContext(c), c, err, nil)
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/idempotency"
@@ -44,22 +43,5 @@ func TestPoolUsedUp(t *testing.T) {
 		if notified := logger.Errors(); len(notified) != 1 || !strings.Contains(notified[0].String(), "SetMaxOpenConns") || notified[0].Fields["max_open_connections"] != 4 {
 			c.Errorf("%q", notified)
 		}
-	})
-}
-
-// Bad input, promise P4: two receivers with two pools on one database: the inner claim waits for the outer one of its
-// own message. It ends, says so, and does not wait for ever.
-func TestTwoPoolsOneDatabase(t *testing.T) {
-	onEach(t, kinds[1:], func(c *cell) {
-		logger := watermill.NewCaptureLogger()
-		outer := c.receiver(idempotency.ReceiverConfig{})
-		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{Shared: observe.Shared{Logger: logger}})
-		testkit.Within(c, "the inner claim ends", func() {
-			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
-			testkit.Check(c, requeued(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)
-		})
-		notified := logger.Captured()[watermill.ErrorLogLevel]
-		testkit.Check(c, len(notified) == 1 && strings.Contains(notified[0].Msg, "its own message"), "%+v", notified)
-		c.rows(0, 0)
 	})
 }

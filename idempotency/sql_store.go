@@ -51,15 +51,19 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (Store, error) {
 const tryTimeout = 5 * time.Second
 
 // try enters a key as a message does, and takes it back: what keeps keys from being written shows at the start. That
-// others are in the way, or that the database takes long, says nothing.
+// others are in the way, or that the database takes long, says nothing. SQLite, whose one lock a handler of another
+// process may have, says it to the first message.
 func (s *sqlStore) try(ctx context.Context) error {
+	if s.on.Kind() == database.SQLite {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	enter := s.enterOnServer
-	if s.on.Kind() == database.SQLite {
-		enter = s.enterOnSQLite
+	claim, err := s.Claim(ctx, Entry{Key: Key{Consumer: s.Consumer("spillway.start"), ID: rand.Text()}})
+	if err == nil {
+		_, err = claim.Tx().ExecContext(ctx, touch)
+		_ = claim.Release()
 	}
-	err := enter(ctx)
 	if !outage.Refused(err) {
 		return nil
 	}
@@ -71,40 +75,6 @@ func (s *sqlStore) try(ctx context.Context) error {
 
 // touch changes no row, and needs the right to change them.
 const touch = `UPDATE spillway_keys SET outputs = NULL WHERE consumer IS NULL`
-
-func (s *sqlStore) enterOnServer(ctx context.Context) error {
-	claim, err := s.Claim(ctx, Entry{Key: Key{Consumer: s.Consumer("spillway.start"), ID: rand.Text()}})
-	if err == nil {
-		_, err = claim.Tx().ExecContext(ctx, touch)
-		_ = claim.Release()
-	}
-	return err
-}
-
-// enterOnSQLite asks for the write lock, and does not wait for it: the driver would wait for a handler in another
-// process, for as long as the user's busy time-out says, and this process would not start.
-func (s *sqlStore) enterOnSQLite(ctx context.Context) error {
-	conn, err := s.on.DB().Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	var patience int
-	if err := conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&patience); err != nil {
-		return err
-	}
-	if _, err := conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil {
-		return err
-	}
-	defer func() {
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf(`PRAGMA busy_timeout = %d`, patience))
-	}()
-	if _, err = conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err == nil {
-		_, err = conn.ExecContext(ctx, touch)
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
-	}
-	return err
-}
 
 // sqlStore is the store of NewStore.
 type sqlStore struct {

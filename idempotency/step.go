@@ -275,9 +275,6 @@ var (
 	// each: Look for double effects; make the lease longer than the handler.
 	eventLeaseLost = logging.ErrorEvent("lease_lost",
 		"The receiver lost a lease while the handler was at work; its effects may happen twice")
-	// each: Settle the message before it is handled again.
-	eventClaimWaitsForOwn = logging.ErrorEvent("claim_waits_for_own",
-		"A claim waits for another claim of its own message")
 	// each: nothing, unless it goes on
 	eventClaimNotReleased = logging.InfoEvent("claim_not_released",
 		"The receiver cannot release the claim of a duplicate, or of a failed message; the database ends it with its "+

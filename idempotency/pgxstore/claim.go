@@ -49,13 +49,11 @@ func newClaim(ctx context.Context, db *sql.DB, row keytable.Row, plain claims.Be
 		return plain(ctx, db, row)
 	}
 	c := &claim{row: row, conn: conn, handle: tx{on: &state{conn: own.Conn()}}}
-	entered := false
-	if err := c.guard(func() (err error) {
-		if entered, err = c.enter(ctx); err == nil && !entered {
-			err = c.send(rollback)
-		}
-		return err
-	}); err != nil {
+	entered, err := c.enter(ctx)
+	if err == nil && !entered {
+		err = c.send(rollback)
+	}
+	if err != nil {
 		c.close(true)
 		if ctx.Err() != nil { // how it was interrupted must not decide what the error is
 			return nil, fmt.Errorf("postgres: wait for the key: %w", ctx.Err())
@@ -129,13 +127,11 @@ func (c *claim) Commit(outputs []byte) error {
 	if !c.end() {
 		return fmt.Errorf("postgres: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
-	return c.guard(func() error {
-		err := c.commit(outputs)
-		if err != nil {
-			_ = c.rollback()
-		}
-		return refused(err)
-	})
+	err := c.commit(outputs)
+	if err != nil {
+		_ = c.rollback()
+	}
+	return refused(err)
 }
 
 func (c *claim) commit(outputs []byte) error {
@@ -205,7 +201,7 @@ func (c *claim) Release() error {
 	if !c.end() {
 		return nil
 	}
-	return c.guard(c.rollback)
+	return c.rollback()
 }
 
 // rollback returns an error only where the handler committed.
@@ -243,8 +239,4 @@ func (c *claim) close(broken bool) {
 		_ = c.asked.Rollback()
 	}
 	_ = c.conn.Close()
-}
-
-func (c *claim) guard(work func() error) error {
-	return claims.Guard(c.conn, func() { c.end(); go claims.Discard(c.conn) }, work)
 }

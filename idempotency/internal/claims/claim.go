@@ -59,24 +59,21 @@ func (t *Transaction) begin(ctx context.Context) (err error) {
 	if t.conn, err = t.db.Conn(ctx); err != nil {
 		return fmt.Errorf("%s: take a connection: %w", t.name, err)
 	}
-	return Guard(t.conn, t.abandon, func() error {
-		defer CutOff(ctx, Driver(t.conn))()
-		// A handler that acks its message ends ctx, and not the transaction.
-		var err error
-		if t.tx, err = t.conn.BeginTx(context.WithoutCancel(ctx), t.options); err != nil {
-			Discard(t.conn)
-		} else if t.recorded, err = t.enter(ctx, t.tx, t.row); err != nil && t.tx.Rollback() != nil {
-			Discard(t.conn)
-		}
-		if err == nil {
-			return nil
-		}
-		_ = t.conn.Close()
-		if t.waits && ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
-			return fmt.Errorf("%s: wait for the key: %w", t.name, ctx.Err())
-		}
-		return fmt.Errorf("%s: begin, and enter the key: %w", t.name, Lost(err))
-	})
+	defer CutOff(ctx, Driver(t.conn))()
+	// A handler that acks its message ends ctx, and not the transaction.
+	if t.tx, err = t.conn.BeginTx(context.WithoutCancel(ctx), t.options); err != nil {
+		Discard(t.conn)
+	} else if t.recorded, err = t.enter(ctx, t.tx, t.row); err != nil && t.tx.Rollback() != nil {
+		Discard(t.conn)
+	}
+	if err == nil {
+		return nil
+	}
+	_ = t.conn.Close()
+	if t.waits && ctx.Err() != nil { // how a driver says that it was interrupted differs, and must not decide what the error is
+		return fmt.Errorf("%s: wait for the key: %w", t.name, ctx.Err())
+	}
+	return fmt.Errorf("%s: begin, and enter the key: %w", t.name, Lost(err))
 }
 
 // Commit records outputs and commits.
@@ -84,30 +81,28 @@ func (t *Transaction) Commit(outputs []byte) error {
 	if t.ended {
 		return fmt.Errorf("%s: commit of a claim that has ended: %w", t.name, sql.ErrTxDone)
 	}
-	return Guard(t.conn, t.abandon, func() error {
-		if t.recorded != nil {
-			return errors.Join(fmt.Errorf("%s: commit of a key that was applied before", t.name), t.rollback())
+	if t.recorded != nil {
+		return errors.Join(fmt.Errorf("%s: commit of a key that was applied before", t.name), t.rollback())
+	}
+	if err := t.record(outputs); err != nil {
+		committed := t.rollback()
+		if errors.Is(err, errEnded) && committed == nil {
+			err = ErrRolledBack
 		}
-		if err := t.record(outputs); err != nil {
-			committed := t.rollback()
-			if errors.Is(err, errEnded) && committed == nil {
-				err = ErrRolledBack
-			}
-			return fmt.Errorf("%s: commit: %w", t.name, Lost(err))
-		}
-		err := t.tx.Commit()
-		if err != nil {
-			Discard(t.conn)
-		}
-		t.end()
-		switch {
-		case err == nil:
-			return nil
-		case t.answered(err):
-			return fmt.Errorf("%s: commit: %w", t.name, err)
-		}
-		return fmt.Errorf("%s: commit, perhaps in vain (if it was not, the key will be found): %w", t.name, Lost(err))
-	})
+		return fmt.Errorf("%s: commit: %w", t.name, Lost(err))
+	}
+	err := t.tx.Commit()
+	if err != nil {
+		Discard(t.conn)
+	}
+	t.end()
+	switch {
+	case err == nil:
+		return nil
+	case t.answered(err):
+		return fmt.Errorf("%s: commit: %w", t.name, err)
+	}
+	return fmt.Errorf("%s: commit, perhaps in vain (if it was not, the key will be found): %w", t.name, Lost(err))
 }
 
 // record records the outputs, if any, and makes sure that the transaction is still the one that entered the key.
@@ -137,7 +132,7 @@ func (t *Transaction) Release() error {
 	if t.ended {
 		return nil
 	}
-	return Guard(t.conn, t.abandon, t.rollback)
+	return t.rollback()
 }
 
 // rollback returns an error only where the handler committed.
@@ -192,7 +187,7 @@ func CommittedPostgres(q keytable.Querier, row keytable.Row) error {
 }
 
 // stuck is how long a rollback may wait. database/sql waits for rows that a handler left open with bytes that they lent
-// it (sql.RawBytes), and for what a driver that panicked in a query had begun, for ever.
+// it (sql.RawBytes), for ever.
 const stuck = 5 * time.Second
 
 var errStuck = errors.New("the rollback waits for what the handler left open")
@@ -222,29 +217,13 @@ func Lost(err error) error {
 
 // end gives the connection back to the pool, which closes a broken one.
 func (t *Transaction) end() {
-	t.close()
+	if !t.ended && t.leave != nil {
+		t.leave()
+	}
+	t.ended = true
 	if t.stuck {
 		go func() { _ = t.conn.Close() }()
 		return
 	}
 	_ = t.conn.Close()
-}
-
-func (t *Transaction) close() {
-	if !t.ended && t.leave != nil {
-		t.leave()
-	}
-	t.ended = true
-}
-
-// abandon follows a panic of the driver. After one in BEGIN or COMMIT database/sql keeps the slot of its pool for good.
-func (t *Transaction) abandon() {
-	t.close()
-	if t.tx != nil {
-		go func() {
-			if !errors.Is(t.tx.Rollback(), sql.ErrTxDone) {
-				_ = t.conn.Close()
-			}
-		}()
-	}
 }

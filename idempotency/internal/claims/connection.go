@@ -15,23 +15,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/upstream/foreign"
 )
 
-// Guard runs work on the connection of a claim, and closes the connection when work panics, as a driver may, so that
-// the key does not stay locked. database/sql may then hold locks of its own, and wait for them for ever when it is
-// called once more: the connection is closed behind its back. After that Guard calls panicked, which must not wait.
-func Guard(conn *sql.Conn, panicked func(), work func() error) error {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		Cut(conn)
-		panicked()
-	}()
-	err := work()
-	returned = true
-	return err
-}
-
 // Cut closes a connection behind the back of database/sql.
 func Cut(conn *sql.Conn) {
 	_ = conn.Raw(func(conn any) error {
