@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
@@ -464,7 +464,7 @@ func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, fun
 func (l left) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
 	defer cancel()
-	waiting, err := delayed.Left(ctx, l.db, l.service)
+	waiting, err := waiting.Left(ctx, l.db, l.service)
 	if err != nil {
 		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
@@ -266,7 +266,7 @@ func (b *bench) abandonedStage() {
 	store := b.delays()
 	b.variant("in the store", func(b *bench) {
 		b.abandoned(0, func(topic string, msg *message.Message) error {
-			return hidden.Of(store).Put(context.Background(), topic, msg, time.Hour)
+			return delays.In(store).Put(context.Background(), topic, msg, time.Hour)
 		}, stored(store))
 	})
 	b.variant("in topics", func(b *bench) {

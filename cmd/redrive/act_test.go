@@ -12,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -196,7 +197,7 @@ func testErase(t *testing.T, s *shop) {
 	delayed := testkit.Must(delay.NewStore(t.Context(), s.db, "shop"))
 	waits := message.NewMessage("waits", nil)
 	waits.Metadata.Set("customer", erased)
-	testkit.NoError(t, hidden.Of(delayed).Put(t.Context(), "orders", waits, time.Hour))
+	testkit.NoError(t, delays.In(delayed).Put(t.Context(), "orders", waits, time.Hour))
 	whom := []string{"erase", "--metadata", "customer=" + erased, "--reason", "request 17"}
 	s.steps([]step{
 		{2, "nothing is chosen", []string{"erase", "--reason", "r"}},

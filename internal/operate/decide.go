@@ -12,8 +12,8 @@ import (
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -272,12 +272,14 @@ func (d *Desk) erasable(ctx context.Context) (s erasure.Stores, err error) {
 	s.Letters, s.Campaigns = d.Store, d.Campaigns
 	tables, err := d.Tables(ctx)
 	db, service := hidden.Of(d.Store).DB(), hidden.Of(d.Store).Service()
-	if err == nil && tables["delayed"] > 0 {
-		s.Delayed, err = delay.NewStore(ctx, db, service)
+	if err != nil {
+		return s, err
 	}
-	if err == nil && tables["keys"] > 0 {
-		var on *database.Database
-		on, err = database.Detect(ctx, db)
+	on, err := database.Detect(ctx, db)
+	if tables["delayed"] > 0 {
+		s.Delayed = hidden.By(waiting.Of(on, service))
+	}
+	if tables["keys"] > 0 {
 		s.Keys = keytable.Keys{On: on, Service: service}
 	}
 	return s, err

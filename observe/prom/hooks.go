@@ -10,8 +10,8 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/stages"
@@ -151,7 +151,7 @@ func (m *Metrics) stagesSource(of *stages.Stages) prometheus.Collector {
 	overdue := newDesc("stage_overdue_seconds", "How long the first message in the delay store is overdue; 0 if none is.",
 		"topic", "handler")
 	return newScraped(m, "stages", store.Waiting,
-		func(ch chan<- prometheus.Metric, now []delayed.Waiting) {
+		func(ch chan<- prometheus.Metric, now []delays.Waiting) {
 			type sum struct{ waiting, overdue float64 }
 			sums := make(map[series.Place]sum)
 			for _, w := range now {

@@ -10,10 +10,11 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable/forget"
 	"github.com/watermill-spillway/spillway/poison"
@@ -106,11 +107,12 @@ func (e *erasing) campaigns(ctx context.Context) error {
 func (e *erasing) named(ctx context.Context) error { return e.keys(ctx, e.request.IDs) }
 
 func (e *erasing) delayed(ctx context.Context) error {
-	if e.Delayed == nil {
+	if safecall.IsNil(e.Delayed) {
 		return nil
 	}
-	done, err := hidden.Of(e.Delayed).Erase(ctx, delayed.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
-		delayed.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
+	table, _ := hidden.In[*waiting.Table](e.Delayed)
+	done, err := table.Erase(ctx, waiting.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
+		waiting.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
 	return err

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/testing/fixture"
@@ -89,7 +89,7 @@ func fill(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 		for _, of := range []string{person, "bob"} {
 			msg := message.NewMessage(fmt.Sprint("waits-", of[:3], "-", i), []byte(`{"email":"`+of+`"}`))
 			msg.Metadata.Set("customer", of)
-			testkit.NoError(t, hidden.Of(s.Delayed).Put(t.Context(), "orders", msg, time.Hour))
+			testkit.NoError(t, delays.In(s.Delayed.(*delay.Store)).Put(t.Context(), "orders", msg, time.Hour))
 		}
 	}
 }
@@ -121,7 +121,7 @@ func wantOthers(t testing.TB, db *sql.DB, s erasure.Stores, n int) {
 	}
 	var keys int
 	testkit.NoError(t, db.QueryRow(`SELECT COUNT(*) FROM spillway_keys WHERE outputs IS NOT NULL AND fingerprint IS NOT NULL AND id LIKE 'other-%'`).Scan(&keys))
-	waiting, err := hidden.Of(s.Delayed).Waiting(t.Context())
+	waiting, err := delays.In(s.Delayed.(*delay.Store)).Waiting(t.Context())
 	testkit.Check(t, len(others) == n && keys == n && err == nil && len(waiting) == 1 && waiting[0].Messages == 20,
 		"of others are left: %d letters, %d keys, %+v, %v; want %d, %d and 20", len(others), keys, waiting, err, n, n)
 }

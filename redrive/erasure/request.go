@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
-	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -18,8 +18,8 @@ import (
 type Stores struct {
 	// Letters keeps the dead letters, and the record of the erasure. Required.
 	Letters *letters.Store
-	// Delayed keeps messages that wait. Default: none is searched.
-	Delayed *delay.Store
+	// Delayed keeps messages that wait: a *delay.Store. Default: none is searched.
+	Delayed hidden.Holder[*waiting.Table]
 	// Keys keeps the keys of the receiver, and beside them messages that wait in the order of their key: a store of
 	// idempotency.NewStore or of pgxstore.New. Default: none is searched.
 	Keys interface{ Consumer(handler string) string }
@@ -103,9 +103,9 @@ func (r *Request) validate() error {
 		return errors.New("erasure: Request.IDs and Metadata are empty: say whose data are meant")
 	case len(r.IDs) > 0 && len(r.Metadata) > 0:
 		return errors.New("erasure: Request.IDs and Metadata are both set: set one, and call Erase twice")
-	case len(r.IDs) > delayed.MaxIDs:
+	case len(r.IDs) > waiting.MaxIDs:
 		return fmt.Errorf("erasure: Request.IDs lists %d ids, at most %d are possible: use several calls", len(r.IDs),
-			delayed.MaxIDs)
+			waiting.MaxIDs)
 	case len(r.Metadata) > letters.MaxListed:
 		return fmt.Errorf("erasure: Request.Metadata has %d keys, at most %d are possible", len(r.Metadata),
 			letters.MaxListed)

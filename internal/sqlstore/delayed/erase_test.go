@@ -10,6 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -41,28 +42,28 @@ func TestErase(t *testing.T) {
 		})
 		before := 0
 		count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
-		byMetadata := Selection{Metadata: map[string]string{"customer": "ann\x00"}}
+		byMetadata := waiting.Selection{Metadata: map[string]string{"customer": "ann\x00"}}
 		for i, step := range []struct {
-			chosen  Selection
-			options EraseOptions
-			want    Erased
+			chosen  waiting.Selection
+			options waiting.EraseOptions
+			want    waiting.Erased
 		}{
-			{byMetadata, EraseOptions{DryRun: true, Before: count}, Erased{n, 1}},
-			{Selection{IDs: []string{"ann-3", "ann-due", "none"}}, EraseOptions{Before: count}, Erased{1, 1}},
-			{byMetadata, EraseOptions{Before: count}, Erased{n - 1, 1}},
-			{byMetadata, EraseOptions{}, Erased{0, 1}},
+			{byMetadata, waiting.EraseOptions{DryRun: true, Before: count}, waiting.Erased{Messages: n, InHand: 1}},
+			{waiting.Selection{IDs: []string{"ann-3", "ann-due", "none"}}, waiting.EraseOptions{Before: count}, waiting.Erased{Messages: 1, InHand: 1}},
+			{byMetadata, waiting.EraseOptions{Before: count}, waiting.Erased{Messages: n - 1, InHand: 1}},
+			{byMetadata, waiting.EraseOptions{}, waiting.Erased{Messages: 0, InHand: 1}},
 		} {
 			testkit.Equal(t, fmt.Sprint("step ", i), testkit.Must(s.Erase(ctx, step.chosen, step.options)), step.want)
 		}
 		testkit.Check(t, before == n+1+2+n, "the hook was called with %d messages", before)
 		testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
-		testkit.Returns(t, (Erased{1, 0}))(s.Erase(ctx, byMetadata, EraseOptions{}))
+		testkit.Returns(t, (waiting.Erased{Messages: 1, InHand: 0}))(s.Erase(ctx, byMetadata, waiting.EraseOptions{}))
 		for who, want := range map[*Store]int{s: n, theirs: 1} {
 			testkit.Equal(t, who.Service(), strings.Join(whatWaits(t, who), ", "), fmt.Sprintf(`"orders" %d`, want))
 		}
 		stop := errors.New("no more")
-		stops := EraseOptions{Before: func(context.Context, []string) error { return stop }}
-		got, err := s.Erase(ctx, Selection{IDs: []string{"other-1"}}, stops)
+		stops := waiting.EraseOptions{Before: func(context.Context, []string) error { return stop }}
+		got, err := s.Erase(ctx, waiting.Selection{IDs: []string{"other-1"}}, stops)
 		testkit.Check(t, errors.Is(err, stop) && got.Messages == 0, "%+v, %v", got, err)
 	})
 }
@@ -70,11 +71,9 @@ func TestErase(t *testing.T) {
 // Feature D14: what chooses nothing, or cannot choose, is refused.
 func TestErase_refuses(t *testing.T) {
 	s := openStore(t, databases.SQLite, databases.SQLite.Create(t))
-	for want, chosen := range map[string]Selection{
+	for want, chosen := range map[string]waiting.Selection{
 		"chooses nothing": {}, "both set": {IDs: []string{"1"}, Metadata: map[string]string{"a": "b"}}, "501 ids": {IDs: make([]string, 501)},
 	} {
-		testkit.Says(t, testkit.Err(s.Erase(t.Context(), chosen, EraseOptions{})), want)
+		testkit.Says(t, testkit.Err(s.Erase(t.Context(), chosen, waiting.EraseOptions{})), want)
 	}
-	var none *Store
-	testkit.Check(t, testkit.Err(none.Erase(t.Context(), Selection{}, EraseOptions{})) != nil, "no store")
 }

@@ -62,7 +62,7 @@ func notOf(topics []string) (condition string, args []any) {
 func (s *Store) next(ctx context.Context, horizon time.Duration,
 	without []string) (in time.Duration, ok bool, err error) {
 	condition, args := notOf(without)
-	err = s.rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
+	err = s.Rows(ctx, func() { ok = false }, func(rows *sql.Rows) error {
 		var us int64
 		err := rows.Scan(&us)
 		in, ok = database.Microseconds(us), true
@@ -162,7 +162,7 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 	}
 	condition, args := s.db.Among("seq", seqs)
 	var at time.Time
-	err = s.rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
+	err = s.Rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
 		var t taken
 		var topic, id, metadata, payload []byte
 		var hasPayload bool

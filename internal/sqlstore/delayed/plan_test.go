@@ -27,7 +27,7 @@ func TestDueOrder(t *testing.T) {
 		}
 		due := make(map[string]int64)
 		order := []string{}
-		testkit.NoError(t, s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+		testkit.NoError(t, s.Rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 			var id []byte
 			var at int64
 			err := rows.Scan(&id, &at)
@@ -89,7 +89,7 @@ func TestPlan(t *testing.T) {
 				}
 				args = slices.Concat(args[:1], refuses, args[1:])
 			}
-			err := s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+			err := s.Rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 				columns, err := rows.Columns()
 				line := make([]sql.NullString, len(columns))
 				into := make([]any, len(line))

@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 )
 
 // MaxDelay is the longest delay.
@@ -33,13 +33,12 @@ const (
 	maxWrite = 30 * time.Second
 	// maxTopic is how many bytes a topic's name may have: MySQL groups no longer ones without a file.
 	maxTopic = 1024
-	// maxWaiting is how many topics Waiting tells of.
-	maxWaiting = 1000
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Relays publish them. It is safe for concurrent
 // use, by any number of processes.
 type Store struct {
+	*waiting.Table
 	db      *database.Database
 	service string
 	alarms  alarms // of relays in this process
@@ -54,7 +53,7 @@ type Store struct {
 }
 
 func newStore(on *database.Database, service string) *Store {
-	s := &Store{db: on, service: service, insert: on.Statement(putRow)}
+	s := &Store{Table: waiting.Of(on, service), db: on, service: service, insert: on.Statement(putRow)}
 	switch on.Kind() {
 	case database.MySQL:
 		s.index = ` FORCE INDEX (spillway_delayed_ready)`
@@ -64,19 +63,12 @@ func newStore(on *database.Database, service string) *Store {
 	return s
 }
 
-var table = schema.Table{Component: "delayed", Name: "spillway_delayed", Key: []string{"seq"},
-	Versions: []schema.Version{{
-		File: "0006_delayed.sql",
-		Columns: []string{"seq", "service", "topic", "id", "metadata", "payload", "size", "due_at", "ready_at", "token",
-			"failures"},
-	}}}
-
 const putRow = `INSERT INTO spillway_delayed (service, topic, id, metadata, payload, size, due_at, ready_at)
 VALUES (?, ?, ?, ?, ?, ?, now_us() + ?, now_us() + ?)`
 
 // NewStore returns a Store, as delay.NewStore does.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
-	on, err := database.Open(ctx, "delay: NewStore", db, service, table)
+	on, err := database.Open(ctx, "delay: NewStore", db, service, waiting.Schema)
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +86,6 @@ var (
 	errNoContext = errors.New("delay: the context is nil: give context.Background() if there is no other")
 	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
 )
-
-// DB returns the database of the Store.
-func (s *Store) DB() *sql.DB { return s.db.DB() }
-
-// Service returns the service of NewStore.
-func (s *Store) Service() string { return s.service }
 
 // Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay
 // publishes msg to topic. When Put returns nil, the message is durable. If ctx carries a transaction that consumes a
@@ -171,80 +157,16 @@ func (s *Store) put(ctx context.Context, r record, after time.Duration) error {
 	if s.db.TooLarge(err, r.size()) {
 		err = fmt.Errorf("%w: %d bytes: %w", classify.ErrTooLarge, r.size(), err)
 	}
-	return s.db.OwnKey(err, table)
+	return s.db.OwnKey(err, waiting.Schema)
 }
 
 // putAlone stores a message outside of a transaction.
 func (s *Store) putAlone(ctx context.Context, args []any) error {
 	if s.db.Held(ctx) {
-		return errHeld
+		return waiting.ErrHeld
 	}
 	_, err := s.db.Exec(ctx, s.insert, args...)
 	return err
-}
-
-var errHeld = errors.New("the message's own transaction holds the database, so this would wait for itself: put " +
-	"outside of handlers with an idempotent receiver on the same file, or give the store a file of its own")
-
-// Waiting is what is kept for one topic.
-type Waiting = delays.Waiting
-
-// Waiting counts what is kept, topic by topic, most messages first, at most 1,000 topics. It reads the whole table, so
-// call it now and then, for people and metrics.
-func (s *Store) Waiting(ctx context.Context) (waiting []Waiting, err error) {
-	if s == nil {
-		return nil, errNoStore
-	}
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	if s.db.Held(ctx) && s.db.DB().Stats().MaxOpenConnections == 1 {
-		return nil, fmt.Errorf("delay: count what waits: %w", errHeld)
-	}
-	err = s.rows(ctx, func() { waiting = nil }, func(rows *sql.Rows) error {
-		var w Waiting
-		var topic []byte
-		var next int64
-		err := rows.Scan(&topic, &w.Messages, &next)
-		w.Topic, w.Next = string(topic), database.Microseconds(next)
-		waiting = append(waiting, w)
-		return err
-	}, s.db.Statement(`SELECT topic, COUNT(*), MIN(due_at) - now_us() FROM spillway_delayed WHERE service = ? GROUP BY topic
-ORDER BY COUNT(*) DESC, topic LIMIT ?`), []byte(s.service), maxWaiting)
-	if err != nil {
-		return nil, fmt.Errorf("delay: count what waits: %w", err)
-	}
-	return waiting, nil
-}
-
-// rows queries and calls scan with each row, after reset. If a writer of another process is in the way, it begins
-// again.
-func (s *Store) rows(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
-	defer cancel()
-	return s.db.Query(ctx, reset, scan, query, args...)
-}
-
-// Left returns what waits in db for a service that has no Store there, such as one that went back to stage topics. It
-// makes no table: without one nothing waits. It reads the whole table, for at most 30 seconds.
-func Left(ctx context.Context, db *sql.DB, service string) ([]Waiting, error) {
-	if ctx == nil {
-		return nil, errNoContext
-	}
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
-	defer cancel()
-	on, err := database.Detect(ctx, db)
-	there := false
-	if err == nil {
-		there, err = on.Has(ctx, table)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("delay: look for messages that are left: %w", err)
-	}
-	if !there {
-		return nil, nil
-	}
-	return newStore(on, service).Waiting(ctx)
 }
 
 // record is a message as it goes into a row. Everything in it may hold any bytes.

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql/mysqltest"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -90,7 +91,6 @@ func TestRefuses(t *testing.T) {
 		"long delay":   {s.Put(t.Context(), "orders", newMessage("1"), MaxDelay+1), ""},
 		"ended":        {s.Put(ended(), "orders", newMessage("1"), 0), ""},
 		"NewStore":     {testkit.Err(NewStore(none, s.db.DB(), "")), " nil"},
-		"Waiting":      {testkit.Err(s.Waiting(none)), " nil"},
 		"Run":          {r.Run(none), " nil"},
 		"runs none":    {(*Relay)(nil).Run(t.Context()), " nil"},
 		"Plugin":       {r.Plugin(nil), " nil"},
@@ -145,8 +145,8 @@ func TestPut_within(t *testing.T) {
 	s := openStore(t, d, d.Create(t))
 	s.db.DB().SetMaxOpenConns(1)
 	ctx := chain.WithClaim(t.Context(), claim{s.db.DB()})
-	testkit.Is(t, s.Put(ctx, "orders", newMessage("1"), 0), errHeld)
-	testkit.Is(t, testkit.Err(s.Waiting(ctx)), errHeld)
+	testkit.Is(t, s.Put(ctx, "orders", newMessage("1"), 0), waiting.ErrHeld)
+	testkit.Is(t, testkit.Err(s.Waiting(ctx)), waiting.ErrHeld)
 	testkit.NoError(t, s.Put(chain.WithClaim(t.Context(), claim{new(sql.DB)}), "orders", newMessage("1"), 0))
 }
 
@@ -188,14 +188,14 @@ func TestWaiting(t *testing.T) {
 		testkit.Check(t, a <= time.Hour+s.tick && a >= 59*time.Minute, "a is due in %s", a)
 		testkit.Check(t, b <= s.tick && b >= -time.Minute, "the other one is due in %s", b)
 		var rows []string
-		for i := range maxWaiting + 5 {
+		for i := range waiting.MaxTopics + 5 {
 			rows = append(rows, `(`+shopService[d.Name]+`, '`+strconv.Itoa(i)+`', '', '', 0, 0, 0)`)
 		}
 		testkit.Must(s.db.DB().Exec(`INSERT INTO spillway_delayed
 			(service, topic, id, metadata, size, due_at, ready_at) VALUES ` +
 			strings.Join(rows, ",")))
 		found := whatWaits(t, s)
-		testkit.Check(t, len(found) == maxWaiting && found[0] == `"a" 2`, "%d topics, first %s", len(found), found[0])
+		testkit.Check(t, len(found) == waiting.MaxTopics && found[0] == `"a" 2`, "%d topics, first %s", len(found), found[0])
 	})
 }
 
@@ -209,7 +209,7 @@ func TestServices(t *testing.T) {
 		}
 		for _, s := range all {
 			testkit.Equal(t, s.Service(), strings.Join(whatWaits(t, s), ", "), `"orders" 1`)
-			testkit.Equal(t, "left", len(testkit.Must(Left(t.Context(), s.DB(), s.Service()))), 1)
+			testkit.Equal(t, "left", len(testkit.Must(waiting.Left(t.Context(), s.DB(), s.Service()))), 1)
 			time.Sleep(2 * s.tick)
 			b := testkit.Must(s.take(t.Context(), 10, time.Minute, nil))
 			testkit.Check(t, len(b.rows) == 1 && b.rows[0].msg.UUID == s.Service(), "%s: %+v", s.Service(), b)

@@ -49,7 +49,7 @@ func TestStore_together(t *testing.T) {
 		}
 		all.Wait()
 		got := map[string]bool{}
-		testkit.NoError(t, s.rows(t.Context(), func() {}, func(rows *sql.Rows) error {
+		testkit.NoError(t, s.Rows(t.Context(), func() {}, func(rows *sql.Rows) error {
 			var id, topic, payload []byte
 			var wait int64
 			err := rows.Scan(&id, &topic, &payload, &wait)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/idempotency"
-	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
@@ -164,7 +164,7 @@ func TestSchemaByHand(t *testing.T) {
 			mayOnlyWrite(t, owner, db)
 		}
 		s := testkit.Must(openStores(t, db))
-		testkit.NoError(t, hidden.Of(s.delay).Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour))
+		testkit.NoError(t, delays.In(s.delay).Put(t.Context(), "orders", message.NewMessage("1", nil), time.Hour))
 		testkit.NoError(t, s.letters.Publish("orders.dlq", message.NewMessage("1", nil)))
 		claim := testkit.Must(s.keys.Claim(t.Context(), idempotency.Entry{Key: idempotency.Key{Consumer: "shop/billing", ID: "1"}}))
 		testkit.NoError(t, claim.Release())

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/shop"
@@ -45,7 +46,7 @@ func (late) Close() error { return nil }
 func TestRelayAwaitsSubscriptions(t *testing.T) {
 	b := newBench(t, false)
 	store := delayStore(t, b.DB)
-	testkit.NoError(t, hidden.Of(store).Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0))
+	testkit.NoError(t, delays.In(store).Put(t.Context(), "orders.billing.retry", message.NewMessage("kept", nil), 0))
 	slow := late{b.Source, make(chan struct{}), make(chan struct{}), new(sync.Once)}
 	ch := b.Channel(b.staged(store), func(c *spillway.Config) {
 		c.Stages.Subscriber = func(string, string) (message.Subscriber, error) { return slow, nil }
@@ -121,7 +122,7 @@ func TestRowsLeftAreReported(t *testing.T) {
 	testkit.Check(t, err == nil && tables == 0, "the search made a table: %d, %v", tables, err)
 	store := delayStore(t, b.DB)
 	for _, id := range []string{"1", "2"} {
-		err := hidden.Of(store).Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour)
+		err := delays.In(store).Put(t.Context(), "orders.billing.retry", message.NewMessage(id, nil), time.Hour)
 		testkit.Require(t, err == nil, "%v", err)
 	}
 	inTopics := func(c *spillway.Config) {

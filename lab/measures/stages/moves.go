@@ -11,7 +11,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/internal/hidden"
+	kept "github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
 	"github.com/watermill-spillway/spillway/lab/measures/harness"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
@@ -69,7 +69,7 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var moved atomic.Int64
-	relay, err := delayed.NewRelay(hidden.Of(d.store), pub,
+	relay, err := delayed.NewRelay(kept.In(d.store).(*delayed.Store), pub,
 		delayed.RelayConfig{OnMoved: func(context.Context, delayed.Moved) {
 			if moved.Add(1) == int64(n) {
 				stop() // Run returns when what was published is deleted
@@ -83,7 +83,7 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 		return 0, err
 	}
 	took := time.Since(began)
-	left, err := hidden.Of(d.store).Waiting(context.WithoutCancel(ctx))
+	left, err := kept.In(d.store).(*delayed.Store).Waiting(context.WithoutCancel(ctx))
 	if err == nil && (len(left) > 0 || moved.Load() != int64(n)) {
 		err = fmt.Errorf("%d of %d messages were moved, and %d topics wait", moved.Load(), n, len(left))
 	}
@@ -97,7 +97,7 @@ func (d *database) put(ctx context.Context, topic string, n int) error {
 	for i := range errs {
 		all.Go(func() {
 			for number := int(next.Add(1)); number <= n && errs[i] == nil; number = int(next.Add(1)) {
-				errs[i] = hidden.Of(d.store).Put(ctx, topic, harness.Numbered(number), 0)
+				errs[i] = kept.In(d.store).(*delayed.Store).Put(ctx, topic, harness.Numbered(number), 0)
 			}
 		})
 	}

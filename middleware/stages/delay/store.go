@@ -7,6 +7,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 )
 
 // Store keeps messages in the table spillway_delayed until they are due. Give it to stages.Config.Store. It is safe for
@@ -17,7 +18,7 @@ type Store struct {
 }
 
 type (
-	handle = hidden.Handle[*delayed.Store]
+	handle = hidden.Handle[*waiting.Table]
 	kept   = delays.Kept
 )
 
@@ -38,5 +39,5 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{hidden.By(in), delays.KeptIn(in)}, nil
+	return &Store{hidden.By(in.Table), delays.KeptIn(in)}, nil
 }

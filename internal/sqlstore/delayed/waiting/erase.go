@@ -1,4 +1,4 @@
-package delayed
+package waiting
 
 import (
 	"context"
@@ -53,20 +53,14 @@ const (
 // messages in one transaction, beside other traffic. A message that is put meanwhile may stay. Erase can be called
 // again after an error, and returns what it did, also with an error. A removed message is lost, which is what is asked
 // for: no handler gets it.
-func (s *Store) Erase(ctx context.Context, chosen Selection, options EraseOptions) (done Erased, err error) {
-	switch {
-	case s == nil:
-		return done, errNoStore
-	case ctx == nil:
-		return done, errNoContext
-	}
+func (t *Table) Erase(ctx context.Context, chosen Selection, options EraseOptions) (done Erased, err error) {
 	if err := chosen.validate(); err != nil {
 		return done, err
 	}
-	if s.db.Held(ctx) {
-		return done, fmt.Errorf("delay: erase: %w", errHeld)
+	if t.db.Held(ctx) {
+		return done, fmt.Errorf("delay: erase: %w", ErrHeld)
 	}
-	err = s.erase(ctx, &chosen, &options, &done)
+	err = t.erase(ctx, &chosen, &options, &done)
 	if err != nil {
 		err = fmt.Errorf("delay: erase, after %d messages: %w", done.Messages, err)
 	}
@@ -87,38 +81,38 @@ func (c *Selection) validate() error {
 	return nil
 }
 
-// waiting is a message that may be chosen.
-type waiting struct {
+// row is a message that may be chosen.
+type row struct {
 	seq    int64
 	id     string
 	inHand bool
 }
 
-func (s *Store) erase(ctx context.Context, c *Selection, options *EraseOptions, done *Erased) error {
+func (t *Table) erase(ctx context.Context, c *Selection, options *EraseOptions, done *Erased) error {
 	var first, last int64
-	err := s.rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&first, &last) },
+	err := t.Rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&first, &last) },
 		`SELECT COALESCE((SELECT MIN(seq) FROM spillway_delayed), 0), COALESCE((SELECT MAX(seq) FROM spillway_delayed), 0)`)
 	width := int64(idsWindow)
 	if len(c.Metadata) > 0 {
 		width = dataWindow
 	}
 	for after := first - 1; err == nil && after < last; after += width {
-		var found []waiting
-		if found, err = s.chosen(ctx, c, after, min(after+width, last)); err != nil {
+		var found []row
+		if found, err = t.chosen(ctx, c, after, min(after+width, last)); err != nil {
 			break
 		}
 		for err == nil && len(found) > 0 {
 			some := found[:min(len(found), eraseAtOnce)]
 			found = found[len(some):]
-			err = s.eraseSome(ctx, some, options, done)
+			err = t.eraseSome(ctx, some, options, done)
 		}
 	}
 	return err
 }
 
 // chosen returns the messages between two numbers that are chosen.
-func (s *Store) chosen(ctx context.Context, c *Selection, after, last int64) (found []waiting, err error) {
-	condition, args := "", []any{[]byte(s.service), after, last}
+func (t *Table) chosen(ctx context.Context, c *Selection, after, last int64) (found []row, err error) {
+	condition, args := "", []any{[]byte(t.service), after, last}
 	if len(c.IDs) > 0 {
 		condition = ` AND id IN (?` + strings.Repeat(",?", len(c.IDs)-1) + `)`
 		for _, id := range c.IDs {
@@ -129,8 +123,8 @@ func (s *Store) chosen(ctx context.Context, c *Selection, after, last int64) (fo
 	if len(c.Metadata) > 0 {
 		metadata = `metadata`
 	}
-	err = s.rows(ctx, func() { found = nil }, func(rows *sql.Rows) error {
-		var w waiting
+	err = t.Rows(ctx, func() { found = nil }, func(rows *sql.Rows) error {
+		var w row
 		var id, packed []byte
 		err := rows.Scan(&w.seq, &id, &packed, &w.inHand)
 		w.id = string(id)
@@ -138,7 +132,7 @@ func (s *Store) chosen(ctx context.Context, c *Selection, after, last int64) (fo
 			found = append(found, w)
 		}
 		return err
-	}, s.db.Statement(`SELECT seq, id, `+metadata+
+	}, t.db.Statement(`SELECT seq, id, `+metadata+
 		`, token <> '' AND ready_at > now_us() FROM spillway_delayed WHERE service = ? AND seq > ? AND seq <= ?`+
 		condition+` ORDER BY seq`), args...)
 	return found, err
@@ -167,7 +161,7 @@ func (c *Selection) has(packed []byte) bool {
 	return true
 }
 
-func (s *Store) eraseSome(ctx context.Context, some []waiting, options *EraseOptions, done *Erased) error {
+func (t *Table) eraseSome(ctx context.Context, some []row, options *EraseOptions, done *Erased) error {
 	var seqs []int64
 	var ids []string
 	for _, w := range some {
@@ -188,12 +182,12 @@ func (s *Store) eraseSome(ctx context.Context, some []waiting, options *EraseOpt
 	if len(seqs) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, maxWrite)
 		defer cancel()
-		condition, args := s.db.Among("seq", seqs)
+		condition, args := t.db.Among("seq", seqs)
 		var err error
-		removed, err = s.db.Exec(ctx,
-			s.db.Statement(`DELETE FROM spillway_delayed WHERE service = ? AND (token = '' OR ready_at <= now_us()) AND `+
+		removed, err = t.db.Exec(ctx,
+			t.db.Statement(`DELETE FROM spillway_delayed WHERE service = ? AND (token = '' OR ready_at <= now_us()) AND `+
 				condition),
-			append([]any{[]byte(s.service)}, args...)...)
+			append([]any{[]byte(t.service)}, args...)...)
 		if err != nil {
 			return err
 		}
