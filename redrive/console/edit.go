@@ -3,10 +3,8 @@ package console
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -30,10 +28,8 @@ type editView struct {
 	Payload         string
 	Decoded         string // the media type of the payload, if it is decoded
 	NoPayload       string // why the payload cannot be edited
-	Keys            []keyField
-	Kept            []string // keys that a form cannot carry
-	Hidden          int      // keys that the form does not show
-	Masked          bool     // the form would show what is masked: the person must say why
+	Set, Unset      formField
+	Masked          bool // the form would show what is masked: the person must say why
 	Difference      *operate.Difference
 	Ready           bool // the difference is shown, and can be redriven
 	Target          string
@@ -82,7 +78,7 @@ func (c *console) edit(r *request) (answer, error) {
 		if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
 			return answer{}, err
 		}
-		return c.editPage(r, l, unmasked(l, c.editedText(r, l)), problem{})
+		return c.editPage(r, l, c.editedText(r, l).form(), problem{})
 	case form.Get("version") != operate.VersionOf(l) && !(do == "start" && c.begun(r, form.Get("key"))):
 		return c.editPage(r, l, form, problem{status: http.StatusConflict, text: c.whatChanged(l)})
 	case do == "start" && wrongReason(reason) != "":
@@ -146,8 +142,9 @@ func (c *console) editPage(r *request, l letters.Letter, form url.Values, p prob
 	} else if view.Payload, view.Decoded = text.is, text.mediaType; form.Has("payload") {
 		view.Payload, view.Decoded = form.Get("payload"), form.Get("decoded")
 	}
-	if seen := editKeys(l, form, &view); (!seen || view.NoPayload == "" && !form.Has("payload")) && c.hides(l, text) {
-		view.Masked, view.Payload, view.Keys = true, "", nil
+	view.metadata(form)
+	if view.NoPayload == "" && !form.Has("payload") && c.desk.Hides(l.Original.Payload, text.decoded) {
+		view.Masked, view.Payload = true, ""
 	}
 	// the difference was seen: send it again
 	view.Ready = p.status == http.StatusServiceUnavailable && form.Get("do") == "start"
@@ -197,37 +194,14 @@ func (c *console) editAgain(r *request, form url.Values, p problem) (answer, err
 		Reason: form.Get("reason"), Payload: form.Get("payload"), Decoded: form.Get("decoded"), Problem: p.text, Detail: p.detail,
 		Action: r.link("letters/"+id(seq)+"/edit", nil), Ready: form.Get("do") == "start",
 	}
-	for i := range maxEditKeys + newKeys {
-		if n := strconv.Itoa(i); form.Has("key-" + n) {
-			view.Keys = append(view.Keys,
-				keyField{Index: i, Key: form.Get("key-" + n), Value: form.Get("value-" + n), Remove: form.Get("remove-"+n) != "",
-					Known: form.Get("known-"+n) != ""})
-		}
-	}
+	view.metadata(form)
 	return answer{status: p.status, page: "edit", title: "Edit and redrive", view: view}, nil
 }
 
-const (
-	maxEditKeys = 60 // of metadata that the form shows: campaigns.Edit changes 100
-	newKeys     = 3  // empty rows
-)
-
-// keyField is a key of metadata in the form.
-type keyField struct {
-	Index      int
-	Key, Value string
-	Known      bool // the letter has the key
-	Remove     bool
-}
-
-// keyFields are the names of the fields of all rows of keys.
-func keyFields() (names []string) {
-	for i := range maxEditKeys + newKeys {
-		for _, name := range []string{"key-", "known-", "value-", "remove-"} {
-			names = append(names, name+strconv.Itoa(i))
-		}
-	}
-	return names
+// metadata are the fields of what changes in the metadata.
+func (v *editView) metadata(form url.Values) {
+	v.Set = formField{Name: "set", Label: settingLabels["set"], Value: form.Get("set"), Hint: "tenant=blue"}
+	v.Unset = formField{Name: "unset", Label: settingLabels["unset"], Value: form.Get("unset")}
 }
 
 // whatChanged says who did what to a letter since the form was made.
@@ -254,6 +228,9 @@ func (c *console) editedText(r *request, l letters.Letter) editedText {
 	return editedText{is: string(l.Original.Payload), decoded: decoded}
 }
 
+// form is the form of a letter whose payload the person may see.
+func (t editedText) form() url.Values { return url.Values{"payload": {t.is}, "decoded": {t.mediaType}} }
+
 // encode sets the payload of an edit to what was typed, and returns how it reads.
 func (c *console) encode(r *request, l letters.Letter, e *campaigns.Edit, typed string) (*operate.Decoded, string) {
 	payload, reads, err := c.desk.Encode(r.http.Context(), l, typed)
@@ -276,7 +253,13 @@ func (c *console) encode(r *request, l letters.Letter, e *campaigns.Edit, typed 
 // payload reads that was encoded.
 func (c *console) editOf(r *request, l letters.Letter, text editedText,
 	form url.Values) (e *campaigns.Edit, reads *operate.Decoded, wrong string) {
-	e = &campaigns.Edit{Set: map[string]string{}}
+	e, err := operate.ParseEdit(operate.EditFields{Set: lines(form.Get("set")), Unset: lines(form.Get("unset"))})
+	if err != nil {
+		return nil, nil, say(badEdit, err.Error())
+	}
+	if e == nil {
+		e = &campaigns.Edit{}
+	}
 	if form.Has("payload") && form.Get("decoded") != text.mediaType {
 		return nil, nil, "The payload is not decoded as it was when you opened the form. Keep what you typed, and open the " +
 			"form again."
@@ -295,22 +278,6 @@ func (c *console) editOf(r *request, l letters.Letter, text editedText,
 			}
 		}
 	}
-	for i := range maxEditKeys + newKeys {
-		n := strconv.Itoa(i)
-		key, value := strings.TrimSpace(form.Get("key-"+n)), form.Get("value-"+n)
-		was, had := l.Original.Metadata[key]
-		switch {
-		case key == "" && value != "":
-			return nil, nil, "A value has no key."
-		case key == "":
-		case form.Get("remove-"+n) != "":
-			if had {
-				e.Unset = append(e.Unset, key)
-			}
-		case !had || was != value:
-			e.Set[key] = value
-		}
-	}
 	if e.Payload == nil && len(e.PayloadBytes)+len(e.Set)+len(e.Unset) == 0 {
 		return nil, nil, "Nothing is changed yet. To redrive the letter as it is, use Redrive."
 	}
@@ -318,59 +285,4 @@ func (c *console) editOf(r *request, l letters.Letter, text editedText,
 		return nil, nil, say(badEdit, err.Error())
 	}
 	return e, reads, ""
-}
-
-// unmasked is the form of a letter whose content the person may see.
-func unmasked(l letters.Letter, text editedText) url.Values {
-	var view editView
-	editKeys(l, nil, &view)
-	form := url.Values{"payload": {text.is}, "decoded": {text.mediaType}}
-	for _, k := range view.Keys {
-		form.Set("value-"+strconv.Itoa(k.Index), k.Value)
-	}
-	return form
-}
-
-// editKeys are the rows of the producer's metadata. It reports whether the form has all of them.
-func editKeys(l letters.Letter, form url.Values, view *editView) (seen bool) {
-	own := inside.Poison.ProducerMetadata(l.Original.Metadata)
-	keys := slices.Sorted(maps.Keys(own))
-	for _, key := range keys {
-		value := own[key]
-		switch {
-		case len(view.Keys) == maxEditKeys:
-			view.Hidden++
-		case checkEditable([]byte(key+value)) != nil || strings.ContainsAny(key+value, "\r\n") ||
-			strings.TrimSpace(key) != key || key == "":
-			view.Kept = append(view.Kept, key)
-		default:
-			view.Keys = append(view.Keys, keyField{Index: len(view.Keys), Key: key, Value: value, Known: true})
-		}
-	}
-	for range newKeys {
-		view.Keys = append(view.Keys, keyField{Index: len(view.Keys)})
-	}
-	seen = true
-	for i := range view.Keys {
-		k := &view.Keys[i]
-		if n := strconv.Itoa(i); !form.Has("value-" + n) {
-			seen = seen && !k.Known
-		} else {
-			k.Value, k.Remove = form.Get("value-"+n), form.Get("remove-"+n) != ""
-			if !k.Known {
-				k.Key = form.Get("key-" + n)
-			}
-		}
-	}
-	return seen
-}
-
-// hides reports whether the letter has something that the form would show and the console masks.
-func (c *console) hides(l letters.Letter, text editedText) bool {
-	for key, value := range inside.Poison.ProducerMetadata(l.Original.Metadata) {
-		if c.desk.Masks.Metadata(key, value) != value {
-			return true
-		}
-	}
-	return checkEditable([]byte(text.is)) == nil && c.desk.Hides(l.Original.Payload, text.decoded)
 }

@@ -32,7 +32,7 @@ var (
 	lettersFields   = slices.Concat(selectionFields, []string{"rows", "order", "after", fieldExact})
 	auditFields     = operate.RecordFields
 	redriveForm     = slices.Concat(selectionFields, settingsFields(), []string{fieldSeen, "do"})
-	editForm        = slices.Concat([]string{"do", "version", "key", "reason", "payload", "decoded"}, keyFields())
+	editForm        = []string{"do", "version", "key", "reason", "payload", "decoded", "set", "unset"}
 	decisionForm    = slices.Concat(selectionFields, []string{"key", "reason"})
 )
 
