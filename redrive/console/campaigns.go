@@ -191,7 +191,7 @@ func (r *request) inWords(of campaigns.Request) (conditions []string) {
 func settingsOfRequest(r campaigns.Request) (lines []settingLine) {
 	add := func(name, value string, set bool) {
 		if set {
-			lines = append(lines, settingLine{settingLabels[name], value})
+			lines = append(lines, settingLine{settingOf(name).label, value})
 		}
 	}
 	add("to", r.To, r.To != "")

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -215,9 +216,8 @@ func carefully(n operate.Number) (rate, canary string) {
 }
 
 func newSettings(n operate.Number) campaignForm {
-	s := campaignForm{Key: watermill.NewUUID()}
-	s.Rate, s.Canary = carefully(n)
-	return s
+	rate, canary := carefully(n)
+	return settingsOf(url.Values{"key": {watermill.NewUUID()}, "rate": {rate}, "canary": {canary}})
 }
 
 // plain is a value of a message, or of a person, within a text.

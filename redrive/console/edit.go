@@ -200,8 +200,7 @@ func (c *console) editAgain(r *request, form url.Values, p problem) (answer, err
 
 // metadata are the fields of what changes in the metadata.
 func (v *editView) metadata(form url.Values) {
-	v.Set = formField{Name: "set", Label: settingLabels["set"], Value: form.Get("set"), Hint: "tenant=blue"}
-	v.Unset = formField{Name: "unset", Label: settingLabels["unset"], Value: form.Get("unset")}
+	v.Set, v.Unset = settingOf("set").field(form.Get("set"), ""), settingOf("unset").field(form.Get("unset"), "")
 }
 
 // whatChanged says who did what to a letter since the form was made.

@@ -127,7 +127,8 @@ func (c *console) perform(r *request, act action, back string, do func(who opera
 	rate := 0.0
 	if act.Rated {
 		typed := strings.TrimSpace(form.Get("rate"))
-		v.RateField = formField{Name: "rate", Label: settingLabels["rate"], Value: typed, Mode: "decimal", Required: true}
+		v.RateField = settingOf("rate").field(typed, "")
+		v.RateField.Required = true
 		if rate, v.RateField.Wrong = rateOf(typed); typed == "" { // nothing is not no limit
 			v.RateField.Wrong = "The rate is missing. 0 is no limit."
 		}

@@ -69,27 +69,28 @@ func (c *console) redrive(r *request) (answer, error) {
 		return page(problem{})
 	}
 	request := set.request(s.Campaign(), r.now)
-	request.ID, request.Reason = set.Key, set.Reason
-	if wrong := wrongReason(set.Reason); wrong != "" {
+	reason := set.Get("reason")
+	request.ID, request.Reason = set.Get("key"), reason
+	if wrong := wrongReason(reason); wrong != "" {
 		set.wrong["reason"] = wrong
 	}
 	if len(set.wrong) > 0 {
 		return page(problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
-	started, late, err := c.desk.Begin(r.http.Context(), r.who(set.Reason), operate.Beginning{Request: request, Seen: &seen,
+	started, late, err := c.desk.Begin(r.http.Context(), r.who(reason), operate.Beginning{Request: request, Seen: &seen,
 		Counting: c.patience(r, c.counting)})
 	more := (*operate.MoreMatch)(nil)
 	switch {
 	case errors.As(err, &more):
 		return page(problem{status: http.StatusConflict, text: say(moreMatch, more.Now)})
 	case errors.Is(err, campaigns.ErrNoLetters):
-		set.Key = watermill.NewUUID() // the campaign of the old key is over
+		set.Set("key", watermill.NewUUID()) // the campaign of the old key is over
 		return page(problem{status: http.StatusConflict, text: "No letter of the selection can " +
 			"be redriven now.",
 			leftOut: c.leftOut(r, started.LeftOut)})
 	case errors.Is(err, inside.ErrKeyReused): // the form was sent before, and was changed since
-		set.Key = watermill.NewUUID()
+		set.Set("key", watermill.NewUUID())
 		return page(problem{status: http.StatusConflict, text: say("This form started campaign "+
 			"%s before, with other settings. Nothing was changed. Start again for another campaign.", started.ID)})
 	case set.about(err):
@@ -151,11 +152,11 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 		view.Number = operate.Exactly(most)
 	}
 	if p.status != http.StatusServiceUnavailable {
-		was := set.wrong
+		was := maps.Clone(set.wrong)
 		request := set.request(s.Campaign(), r.now)
 		maps.Copy(set.wrong, was)
 		view.Edits = request.Edit != nil
-		if err := c.dryRun(r, request, &set, &view); err != nil {
+		if err := c.dryRun(r, request, set, &view); err != nil {
 			failed := c.problemOf(r, err)
 			view.NoPlan, view.Detail = failed.text, failed.detail
 			if p.status == 0 && failed.status == http.StatusServiceUnavailable {
@@ -174,7 +175,7 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 }
 
 // dryRun plans a campaign of at most planned letters. Settings that are wrong have none.
-func (c *console) dryRun(r *request, request campaigns.Request, set *campaignForm, view *redriving) error {
+func (c *console) dryRun(r *request, request campaigns.Request, set campaignForm, view *redriving) error {
 	if wrong := len(set.wrong); wrong > 1 || wrong == 1 && set.wrong["reason"] == "" {
 		view.NoPlan = settingsWrong
 		return nil

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"maps"
 	"math"
 	"net/url"
 	"regexp"
@@ -15,58 +14,111 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// campaignForm has the fields of the form of a campaign, as they were typed. Empty fields have the defaults of
-// campaigns.Request.
-type campaignForm struct {
-	// the id of the campaign that the form starts: sent twice it starts one
-	Key                                                  string
-	Reason                                               string
-	Rate, Max, Canary, CanaryWait, StopAt, StopAfter, To string
-	NotBefore, ResumeAfter, Concurrency                  string
-	FirstStage, HandleAgain, Approval                    bool
-	Patch, Set, Unset, Func                              string
+// setting is a field of the form of a campaign. Its group says where it stands.
+type setting struct{ name, label, hint, mode, group string }
 
-	wrong map[string]string // what is wrong with fields, by their names
+var settings = []setting{
+	{"rate", "Letters a second", "no limit", "decimal", "care"},
+	{"canary", "Canary: letters to redrive first", "0", "numeric", "care"},
+	{"stop-at", "Pause if more than so many percent fail again", "20", "decimal", "care"},
+	{"max", "At most so many letters", "all", "numeric", "care"},
+	{"canary-wait", "Wait for what becomes of the canary", "1m", "", "more"},
+	{"stop-after", "Letters from which that counts", "50", "numeric", "more"},
+	{"to", "To this topic, instead of the one each came from", "", "", "more"},
+	{"not-before", "Begin later", "2h", "", "more"},
+	{"resume-after", "Resume by itself after the target refused", "5m", "", "more"},
+	{"concurrency", "Letters that a worker publishes at the same time", "1", "numeric", "more"},
+	{"first-stage", "To the first retry stage of their handler", "", "", "flag"},
+	{"handle-again", "Run handlers again whose outputs could not be published; what they wrote is written twice", "", "", "flag"},
+	{"approval", "Wait until a second person approves", "", "", "flag"},
+	{"patch", "JSON merge patch {…}, or JSON patch […]", `{"currency":"EUR"}`, "", "edit"},
+	{"set", "Metadata to set, a line each: key=value", "tenant=blue", "", "edit"},
+	{"unset", "Metadata keys to remove, a line each", "", "", "edit"},
+	{"func", "Function that the service's workers know", "", "", "edit"},
 }
 
-// fields are the settings by the names of their fields.
-func (s *campaignForm) fields() map[string]*string {
-	return map[string]*string{
-		"key": &s.Key, "reason": &s.Reason, "rate": &s.Rate, "max": &s.Max, "canary": &s.Canary,
-		"canary-wait": &s.CanaryWait,
-		"stop-at":     &s.StopAt, "stop-after": &s.StopAfter, "to": &s.To, "not-before": &s.NotBefore,
-		"resume-after": &s.ResumeAfter, "concurrency": &s.Concurrency, "patch": &s.Patch, "set": &s.Set, "unset": &s.Unset,
-		"func": &s.Func,
-	}
+// settingOf is the field of a name.
+func settingOf(name string) setting {
+	return settings[slices.IndexFunc(settings, func(s setting) bool { return s.name == name })]
+}
+
+// field is the field with what was typed, and what is wrong with it.
+func (s setting) field(typed, wrong string) formField {
+	return formField{Name: s.name, Label: s.label, Hint: s.hint, Mode: s.mode, Value: typed, Wrong: wrong}
+}
+
+// campaignForm has the fields of the form of a campaign as they were typed, and what is wrong with them, by their names.
+// Empty fields have the defaults of campaigns.Request. Its key is the id of the campaign: sent twice it starts one.
+type campaignForm struct {
+	url.Values
+	wrong map[string]string
 }
 
 // settingsFields are the names of all fields of settings.
 func settingsFields() []string {
-	return append(slices.Sorted(maps.Keys((&campaignForm{}).fields())), "first-stage", "handle-again", "approval")
+	names := []string{"key", "reason"}
+	for _, s := range settings {
+		names = append(names, s.name)
+	}
+	return names
 }
 
-func settingsOf(form url.Values) (s campaignForm) {
-	for name, to := range s.fields() {
-		*to = strings.TrimSpace(form.Get(name))
+func settingsOf(form url.Values) campaignForm {
+	s := campaignForm{url.Values{}, map[string]string{}}
+	for _, name := range settingsFields() {
+		s.Set(name, strings.TrimSpace(form.Get(name)))
 	}
-	s.FirstStage, s.HandleAgain, s.Approval = form.Get("first-stage") != "", form.Get("handle-again") != "",
-		form.Get("approval") != ""
 	return s
+}
+
+// settingsForm is the form of a campaign: its fields in their groups, with what was typed and what is wrong.
+type settingsForm struct {
+	Key                string
+	Groups             map[string][]formField
+	Flags              []option
+	FlagWrong          string // why handlers cannot run again
+	Reason             formField
+	MoreOpen, EditOpen bool
+}
+
+// form is the form with the settings. The browser goes to the first field that is wrong.
+func (s campaignForm) form() settingsForm {
+	f := settingsForm{Key: s.Get("key"), Groups: map[string][]formField{}, FlagWrong: s.wrong["handle-again"],
+		Reason: reasonField(s.Get("reason"), s.wrong["reason"], reasonHint)}
+	first := true
+	for _, of := range settings {
+		typed := s.Get(of.name)
+		f.MoreOpen = f.MoreOpen || typed != "" && (of.group == "more" || of.group == "flag")
+		f.EditOpen = f.EditOpen || typed != "" && of.group == "edit"
+		if of.group == "flag" {
+			f.Flags = append(f.Flags, option{of.name, "1", of.label, typed != ""})
+			continue
+		}
+		one := of.field(typed, s.wrong[of.name])
+		one.First = first && one.Wrong != ""
+		first = first && one.Wrong == ""
+		f.Groups[of.group] = append(f.Groups[of.group], one)
+	}
+	f.Reason.First = first && f.Reason.Wrong != ""
+	return f
 }
 
 // request is the campaign that the settings ask for. The selection is in r. What is wrong with fields is kept with
 // them.
-func (s *campaignForm) request(r campaigns.Request, now time.Time) campaigns.Request {
-	s.wrong = map[string]string{}
-	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.To, s.FirstStage, s.HandleAgain, s.Approval
-	number := func(field, typed string, to *int) {
+func (s campaignForm) request(r campaigns.Request, now time.Time) campaigns.Request {
+	clear(s.wrong)
+	r.To, r.FirstStage, r.HandleAgain, r.Approval = s.Get("to"), s.Get("first-stage") != "", s.Get("handle-again") != "",
+		s.Get("approval") != ""
+	number := func(field string, to *int) {
+		typed := s.Get(field)
 		n, err := strconv.Atoi(ungrouped(typed))
 		if typed != "" && (err != nil || n < 0) {
 			s.wrong[field] = say("%q is no whole number from 0 on. Write it as 1500 or 1,500.", typed)
 		}
 		*to = max(n, 0)
 	}
-	duration := func(field, typed string, to *time.Duration) {
+	duration := func(field string, to *time.Duration) {
+		typed := s.Get(field)
 		d, err := time.ParseDuration(typed)
 		if typed != "" && (err != nil || d < 0) {
 			s.wrong[field] = say("%q is no time. Use a time such as 90s, 5m or 2h.", typed)
@@ -74,26 +126,26 @@ func (s *campaignForm) request(r campaigns.Request, now time.Time) campaigns.Req
 		*to = max(d, 0)
 	}
 	var wrong string
-	if r.Rate, wrong = rateOf(s.Rate); wrong != "" {
+	if r.Rate, wrong = rateOf(s.Get("rate")); wrong != "" {
 		s.wrong["rate"] = wrong
 	}
-	number("max", s.Max, &r.Max)
-	number("canary", s.Canary, &r.Canary)
-	duration("canary-wait", s.CanaryWait, &r.CanaryWait)
-	percent, isNumber := readNumber(strings.TrimSpace(strings.TrimSuffix(s.StopAt, "%")))
+	number("max", &r.Max)
+	number("canary", &r.Canary)
+	number("stop-after", &r.StopAfter)
+	number("concurrency", &r.Concurrency)
+	duration("canary-wait", &r.CanaryWait)
+	duration("resume-after", &r.ResumeAfter)
+	percent, isNumber := readNumber(strings.TrimSpace(strings.TrimSuffix(s.Get("stop-at"), "%")))
 	switch {
-	case s.StopAt == "":
+	case s.Get("stop-at") == "":
 	case !isNumber:
-		s.wrong["stop-at"] = say(noNumber, s.StopAt)
+		s.wrong["stop-at"] = say(noNumber, s.Get("stop-at"))
 	case percent > 100:
 		s.wrong["stop-at"] = "A share has at most 100 percent. 100 never pauses."
 	}
 	r.StopAt = percent / 100
-	number("stop-after", s.StopAfter, &r.StopAfter)
-	duration("resume-after", s.ResumeAfter, &r.ResumeAfter)
-	number("concurrency", s.Concurrency, &r.Concurrency)
 	var err error
-	if r.NotBefore, err = operate.Begin("not-before", s.NotBefore, now); err != nil {
+	if r.NotBefore, err = operate.Begin("not-before", s.Get("not-before"), now); err != nil {
 		s.wrong["not-before"] = "This " + err.(*operate.Wrong).Why
 	}
 	s.edit(&r)
@@ -127,15 +179,15 @@ func readNumber(typed string) (n float64, ok bool) {
 }
 
 // about gives an error of a request to the field that it is about, if it is about one that a person typed into.
-func (s *campaignForm) about(err error) bool {
+func (s campaignForm) about(err error) bool {
 	if !errors.Is(err, campaigns.ErrRequest) {
 		return false
 	}
 	switch said := err.Error(); {
-	case s.To != "" && strings.Contains(said, "Request.To is "):
+	case s.Get("to") != "" && strings.Contains(said, "Request.To is "):
 		s.wrong["to"] = "The campaigns of this service may not publish to this topic. Leave it empty, or name a topic " +
 			"of campaigns.Config.Allow."
-	case s.HandleAgain && strings.Contains(said, "Request.HandleAgain is "):
+	case s.Get("handle-again") != "" && strings.Contains(said, "Request.HandleAgain is "):
 		s.wrong["handle-again"] = "The keys of the idempotent receiver are in another database. Leave this out if the " +
 			"handlers have no receiver."
 	default:
@@ -145,14 +197,15 @@ func (s *campaignForm) about(err error) bool {
 }
 
 // most is how many letters the person allows at most, or 0.
-func (s *campaignForm) most() int {
-	n, _ := strconv.Atoi(ungrouped(s.Max))
+func (s campaignForm) most() int {
+	n, _ := strconv.Atoi(ungrouped(s.Get("max")))
 	return n
 }
 
 // edit sets the edit of all letters, if there is one.
-func (s *campaignForm) edit(r *campaigns.Request) {
-	e, err := operate.ParseEdit(operate.EditFields{Patch: s.Patch, Set: lines(s.Set), Unset: lines(s.Unset), Func: s.Func})
+func (s campaignForm) edit(r *campaigns.Request) {
+	e, err := operate.ParseEdit(operate.EditFields{Patch: s.Get("patch"), Set: lines(s.Get("set")),
+		Unset: lines(s.Get("unset")), Func: s.Get("func")})
 	if wrong := (*operate.Wrong)(nil); errors.As(err, &wrong) {
 		field := wrong.Field
 		if field == "edit" {
