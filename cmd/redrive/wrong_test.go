@@ -129,7 +129,7 @@ func testBreaker(t *testing.T, s *shop) {
 		{4, "hold the messages of the handler billing of shop in all instances?", []string{"breaker", "open", "billing", "--reason", "INC-7"}},
 		{0, "the handler billing of shop: frozen", []string{"breaker", "open", "billing", "--reason", "INC-7\x1b[31m", "--yes"}},
 		{0, "billing\t\tfrozen", []string{"breaker", "list"}},
-		{3, "there is no freeze", []string{"breaker", "close"}},
+		{3, "there is no freeze", []string{"breaker", "close", "--reason", "x"}},
 	})
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
 	frozen := testkit.Must(store.List(t.Context()))

@@ -25,7 +25,7 @@ type auditView struct {
 	By, Since, Until, Message, Letter, RedriveID string
 	Kinds                                        []kindOption
 	Events                                       []auditLine
-	Next, JSON, CSV                              string
+	Next, CSV                                    string
 	Details                                      bool // the person may see the details of edits
 	Action                                       string
 }
@@ -73,7 +73,7 @@ func (c *console) audit(r *request) (answer, error) {
 			q[name] = some
 		}
 	}
-	view.JSON, view.CSV = r.link("api/v1/audit.jsonl", q), r.link("audit/audit.csv", q)
+	view.CSV = r.link("audit/audit.csv", q)
 	if of.Seq == 0 && len(events) > eventsAtOnce {
 		events = events[:eventsAtOnce]
 		q.Set("after", strconv.FormatInt(events[len(events)-1].Number, 10))
@@ -105,7 +105,7 @@ func (c *console) auditLine(r *request, e letters.Event) auditLine {
 const exporting = 5 * time.Minute
 
 // exportAudit sends the events that a filter chooses for a spreadsheet, the newest first, page by page: the server keeps
-// one page in memory. The API has them as JSON lines.
+// one page in memory.
 func (c *console) exportAudit(r *request) (answer, error) {
 	of, err := r.record()
 	if err != nil {

@@ -195,14 +195,12 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 func (v *fleetView) add(r *request, of member, seen fleet.Seen) {
 	c, line := of.console, memberLine{Name: of.name, Link: cmp.Or(of.home, r.link("s/"+of.name+"/", nil))}
 	switch {
-	case errors.Is(seen.Err, fleet.ErrBusy):
-		line.Failed = "An earlier look at this service has no answer yet."
 	case errors.Is(seen.Err, fleet.ErrLate), errors.Is(seen.Err, context.DeadlineExceeded):
 		line.Failed = "This service could not be read in time."
 	case seen.Err != nil:
 		line.Failed = "This service could not be read. Its log says why."
 	}
-	if seen.Err != nil && !errors.Is(seen.Err, fleet.ErrBusy) && r.http.Context().Err() == nil {
+	if seen.Err != nil && r.http.Context().Err() == nil {
 		c.log(r, seen.Err)
 	}
 	if seen.Err == nil {

@@ -41,7 +41,6 @@ func reading() []Route {
 			"The messages of a key that wait, in their order.", "limit"),
 		get("audit", "/audit", (*Handler).audit, operate.EventsData{}, "The record, the newest entries first, a page at a "+
 			"time.", slices.Concat(auditFields, []string{"limit", "after"})...),
-		get("export", "/audit.jsonl", (*Handler).export, "application/jsonl", "The record, an entry a line.", auditFields...),
 		get("outages", "/outages", (*Handler).outages, operate.BreakersData{},
 			"The outages and freezes of handlers that all instances share. If they share none: what the process holds that "+
 				"answers."),
@@ -54,8 +53,6 @@ func reading() []Route {
 			r.Right = operate.Nothing
 		case "payload":
 			r.Right = operate.Look
-		case "export":
-			r.Within = exporting
 		}
 	}
 	return all

@@ -2,7 +2,7 @@ package command
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,19 +21,12 @@ in all instances within seconds, and ends by close alone.`,
 		Example: `  redrive breaker list
   redrive breaker open billing --reason "INC-7: the ledger is migrated"
   redrive breaker open --reason "INC-7: hold everything" --yes
-  redrive breaker close billing`,
+  redrive breaker close billing --reason "INC-7: it is migrated"`,
 		Args: arguments(0, 0, "list, open or close"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.breakerList(), a.breakerOpen(), a.breakerClose())
+	cmd.AddCommand(a.breakerList(), a.breakerFreeze(true), a.breakerFreeze(false))
 	return cmd
-}
-
-// hold freezes a handler, or all without a name, or ends that.
-func (a *app) hold(ctx context.Context, d *desk, args []string, reason, what string) (v operate.HandlerChanged, err error) {
-	body := operate.HandlerBody{ReasonBody: why(reason), Handler: strings.Join(args, ""), All: len(args) == 0}
-	err = d.act(ctx, &v, body, "outages", what)
-	return v, err
 }
 
 func (a *app) breakerList() *cobra.Command {
@@ -55,84 +48,53 @@ func (a *app) breakerList() *cobra.Command {
 				a.screen.Note("no outage and no freeze: all messages pass")
 				return nil
 			}
-			return a.outageTable(v.Breakers)
+			return rows(a, v.Breakers, []screen.Column{
+				{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
+				{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
+			}, func(o breaker.Status) []any {
+				return []any{cmp.Or(o.Handler, "(all)"), o.Scope, string(o.State), a.when(o.Since), cmp.Or(o.Actor, o.Instance),
+					o.Reason, o.Cause}
+			})
 		},
 	}
 }
 
-func (a *app) outageTable(all []breaker.Status) error {
-	return rows(a, all, []screen.Column{
-		{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
-		{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
-	}, func(o breaker.Status) []any {
-		return []any{cmp.Or(o.Handler, "(all)"), o.Scope, string(o.State), a.when(o.Since), cmp.Or(o.Actor, o.Instance),
-			o.Reason, o.Cause}
-	})
-}
-
-func (a *app) breakerOpen() *cobra.Command {
+// breakerFreeze begins freezes, or ends them.
+func (a *app) breakerFreeze(open bool) *cobra.Command {
+	name, short, long, what := "open", "Hold the messages of a handler, or of all handlers", `open freezes a handler in all instances of the service: its messages are held, uncounted, until breaker close. Messages in work end
+as usual. Without HANDLER it freezes every handler.`, "freeze"
+	if !open {
+		name, short, long, what = "close", "End a freeze", "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It "+
+			"ends no outage that was found.", "release"
+	}
 	var reason string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "open [HANDLER]", Short: "Hold the messages of a handler, or of all handlers",
-		Long: `open freezes a handler in all instances of the service: its messages are held, uncounted, until breaker close. Messages in work end
-as usual. Without HANDLER it freezes every handler.`,
-		Example: "  redrive breaker open billing --reason \"INC-7: the ledger is migrated\"",
-		Args:    arguments(0, 1, "a handler, or nothing for all"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return wrong("--reason is empty: say why, for those who look at the breaker later")
-			}
-			d, err := a.sharedDesk(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := a.confirm(yes, "hold the messages of %s of %s in all instances?", named(strings.Join(args, "")),
-				a.owner()); err != nil {
-				return err
-			}
-			v, err := a.hold(cmd.Context(), d, args, reason, "freeze")
-			if err != nil {
-				return err
-			}
-			return a.froze(v)
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who look at the breaker later (required)")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
-	return cmd
-}
-
-func (a *app) breakerClose() *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use: "close [HANDLER]", Short: "End a freeze",
-		Long: "close ends the freeze of a handler in all instances, or with no HANDLER the freeze of all handlers. It " +
-			"ends no outage that was found.",
-		Example: "  redrive breaker close billing",
+		Use: name + " [HANDLER]", Short: short, Long: long,
+		Example: fmt.Sprintf("  redrive breaker %s billing --reason \"INC-7: the ledger is migrated\"", name),
 		Args:    arguments(0, 1, "a handler, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := a.sharedDesk(cmd.Context())
 			if err != nil {
 				return err
 			}
-			v, err := a.hold(cmd.Context(), d, args, cmp.Or(reason, "released"), "release")
-			if err != nil {
+			body := operate.HandlerBody{ReasonBody: why(reason), Handler: strings.Join(args, ""), All: len(args) == 0}
+			if err := a.confirm(yes || !open, "hold the messages of %s of %s in all instances?", named(body.Handler), a.owner()); err != nil {
 				return err
 			}
-			if !v.Changed {
+			var v operate.HandlerChanged
+			if err := d.act(cmd.Context(), &v, body, "outages", what); err != nil {
+				return err
+			}
+			if !open && !v.Changed {
 				return none("%s of %s: there is no freeze; redrive breaker list shows all", named(v.Handler), a.owner())
 			}
-			return a.froze(v)
+			return a.answer(v, "%s of %s: %s", named(v.Handler), a.owner(), v.State)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the log of the instances")
+	reasonFlag(cmd, &reason)
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; close never does")
 	return cmd
-}
-
-// froze says what became of a freeze.
-func (a *app) froze(v operate.HandlerChanged) error {
-	return a.answer(v, "%s of %s: %s", named(v.Handler), a.owner(), v.State)
 }
 
 func named(handler string) string {

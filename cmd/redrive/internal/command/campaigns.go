@@ -17,8 +17,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
-// campaignTables are the components of campaigns.
-const campaignTables = "campaign*"
+// campaignTables begin the components of campaigns.
+const campaignTables = "campaign"
 
 // mostCampaigns is the greatest campaigns.List.Limit.
 const mostCampaigns = 1000
@@ -236,9 +236,6 @@ func (a *app) steer(s steering) *cobra.Command {
 		Use: s.name + " " + s.args, Short: s.short, Long: s.long, Example: "  " + s.example,
 		Args: arguments(args, args, s.args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return errNoReason
-			}
 			rate := 0.0
 			if what.Rated {
 				var err error
@@ -271,7 +268,7 @@ func (a *app) steer(s steering) *cobra.Command {
 			return a.answer(c, "campaign %s is %s", short(c.ID), c.State)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask; pause, resume and rate never do")
 	return cmd
 }

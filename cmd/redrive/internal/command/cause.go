@@ -26,9 +26,6 @@ Notices and alerts leave it out meanwhile. What is said stays for 90 days after 
   redrive cause 9f3a12bc --unsnooze --remove owner --reason "it is repaired"`,
 		Args: arguments(1, 1, "a cause, or its first characters"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return errNoReason
-			}
 			body := operate.CauseBody{ReasonBody: why(reason), Unsnooze: unsnooze}
 			fields := map[string]**string{"owner": &body.Owner, "note": &body.Note, "link": &body.Link}
 			for name, field := range fields {
@@ -78,6 +75,6 @@ Notices and alerts leave it out meanwhile. What is said stays for 90 days after 
 	flags.StringArrayVar(&remove, "remove", nil, "note, owner or link")
 	flags.StringVar(&snooze, "snooze", "", "until when: 4h, 2d, 2026-03-01T08:00:00Z, at most 90 days")
 	flags.BoolVar(&unsnooze, "unsnooze", false, "end a snooze")
-	flags.StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	return cmd
 }

@@ -59,8 +59,6 @@ func (a *app) move(m move) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		switch {
-		case reason == "":
-			return errNoReason
 		case len(args) > 0 && (all || !chosen.empty()):
 			return wrong("SEQs and flags that choose letters are both given: give one")
 		case len(args) == 0 && !all && chosen.empty():
@@ -94,7 +92,7 @@ func (a *app) move(m move) *cobra.Command {
 		return err
 	}
 	chosen.flags(cmd, a.process.In, false)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	cmd.Flags().BoolVar(&all, "all", false, m.all)
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	return cmd

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -114,28 +115,8 @@ func (d *diagnosis) api(ctx context.Context) {
 }
 
 func (d *diagnosis) tables(ctx context.Context, db *sql.DB) {
-	versions, err := connect.Versions(ctx, db)
-	if err != nil {
-		d.note("tables", err, "")
-		return
-	}
-	known := 0
-	for _, v := range versions {
-		switch v.State() {
-		case "ok":
-			known++
-		case "missing":
-			if !strings.HasPrefix(v.Component, "letter") {
-				continue // a service makes what it uses
-			}
-			fallthrough
-		default:
-			d.note("tables of "+v.Component, connect.Require(ctx, db, v.Component), "")
-		}
-	}
-	if known > 0 {
-		d.note("tables", nil, "as this command knows them")
-	}
+	err := cmp.Or(connect.Require(ctx, db, lettersTables), connect.Compare(ctx, db))
+	d.note("tables", err, "as this command knows them")
 	d.seen(ctx, db)
 	store, err := d.app.storeOn(ctx, db)
 	if err != nil {

@@ -128,6 +128,18 @@ func (c *choice) notMeant(ctx context.Context, d *desk, reason string) error {
 		"--failure-reason, and say why in other words", reason)
 }
 
+// reasonFlag adds --reason, which the command needs.
+func reasonFlag(cmd *cobra.Command, reason *string) {
+	cmd.Flags().StringVar(reason, "reason", "", "why, for the record (required)")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *reason == "" {
+			return errNoReason
+		}
+		return run(cmd, args)
+	}
+}
+
 // moment reads a time, or a time ago.
 func moment(flag, text string) (time.Time, error) {
 	at, err := operate.Moment(flag, text, time.Now())

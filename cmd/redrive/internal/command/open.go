@@ -14,8 +14,8 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
-// lettersTables are the components of the store of dead letters.
-const lettersTables = "letter*"
+// lettersTables begin the components of the store of dead letters.
+const lettersTables = "letter"
 
 // database opens the database of the settings, once.
 func (a *app) database(ctx context.Context) (*sql.DB, error) {

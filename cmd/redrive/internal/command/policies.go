@@ -103,9 +103,6 @@ go on.`
 		Example: fmt.Sprintf("  redrive policies %s --reason \"INC-7\"", name),
 		Args:    arguments(0, 1, "the name of a policy, or nothing for all"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return errNoReason
-			}
 			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
@@ -118,7 +115,7 @@ go on.`
 			return a.policyIs(v)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	return cmd
 }
 
@@ -131,9 +128,6 @@ release counts no more.`,
 		Example: "  redrive policies release timeouts 9f3a12bc --reason \"INC-7: the ledger is repaired\"",
 		Args:    arguments(2, 2, "the name of a policy, and a cause, or its first characters"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return errNoReason
-			}
 			d, err := a.campaignDesk(cmd.Context(), false, campaigns.Config{})
 			if err != nil {
 				return err
@@ -146,7 +140,7 @@ release counts no more.`,
 			return a.policyIs(v)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	return cmd
 }
 

@@ -191,9 +191,6 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 		Example: fmt.Sprintf("  redrive sequences %s 1042 --reason \"INC-7: agreed with ann\"", name),
 		Args:    arguments(1, letters.MaxLimit, "SEQs, as redrive sequences prints them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if reason == "" {
-				return errNoReason
-			}
 			seqs, err := seqsOf(args, asSequences)
 			if err != nil {
 				return err
@@ -212,7 +209,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 			return a.decideAll(cmd.Context(), d, seqs, what, reason, all)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
+	reasonFlag(cmd, &reason)
 	if what == sequence.Discard {
 		cmd.Flags().BoolVar(&all, "all", false, "all messages of the key that wait now")
 	}

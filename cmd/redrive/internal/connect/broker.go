@@ -5,7 +5,7 @@
 //	sqlite:///var/lib/shop/shop.db              SQLite; sqlite:shop.db is in the current folder
 //
 // Looking changes nothing: Database makes no file, no table and no upgrade. An upgrade by a newer command would lock
-// out the services of the earlier release when they start again. Versions compares what is there with what this command
+// out the services of the earlier release when they start again. Require compares what is there with what this command
 // knows.
 package connect
 

@@ -98,10 +98,6 @@ func TestVersions(t *testing.T) {
 		"missing": `DELETE FROM spillway_schema WHERE component = 'letters'`,
 	} {
 		testkit.Must(db.Exec(change))
-		versions := testkit.Must(Versions(t.Context(), db))
-		for _, v := range versions {
-			testkit.Check(t, v.Component != "letters" || v.State() == state, "%+v is %s, want %s", v, v.State(), state)
-		}
 		testkit.Check(t, Require(t.Context(), db, "letters") != nil, "%s is accepted", state)
 		testkit.Must(db.Exec(`DELETE FROM spillway_schema WHERE component = 'letters';
 INSERT INTO spillway_schema VALUES ('letters', 1, 0)`))

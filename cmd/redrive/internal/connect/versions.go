@@ -22,49 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
-// Version is the version of a component's tables.
-type Version struct {
-	Component string
-	// Known is the newest version that this command knows, and Found the one that the database has, or 0 for none.
-	Known, Found int
-}
-
-// State says in a word how the versions stand.
-func (v Version) State() string {
-	switch {
-	case v.Found == 0:
-		return "missing"
-	case v.Found < v.Known:
-		return "older"
-	case v.Found > v.Known:
-		return "newer"
-	}
-	return "ok"
-}
-
 var recorded = regexp.MustCompile(`(?s)INSERT (?:IGNORE )?INTO spillway_schema.*?'(\w+)', (\d+),`)
-
-// Versions returns the versions of all components, by their names.
-func Versions(ctx context.Context, db *sql.DB) ([]Version, error) {
-	known, err := database.Detect(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	newest, err := newestOf(string(known.Kind()))
-	if err != nil {
-		return nil, err
-	}
-	found, err := (&operate.Desk{DB: db}).Tables(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service "+
-			"with Spillway, or the role may not read it: %w", err)
-	}
-	var all []Version
-	for _, component := range slices.Sorted(maps.Keys(newest)) {
-		all = append(all, Version{component, newest[component], found[component]})
-	}
-	return all, nil
-}
 
 // newestOf reads the versions that the SQL of this release makes.
 func newestOf(kind string) (map[string]int, error) {
@@ -89,33 +47,47 @@ func newestOf(kind string) (map[string]int, error) {
 // ErrMissing is the error of tables that are not there.
 var ErrMissing = errors.New("no tables")
 
-// Require returns an error unless the tables of components are there at the versions that this command knows. A
-// component that ends with a star stands for all that begin so.
-func Require(ctx context.Context, db *sql.DB, component string) error {
-	versions, err := Versions(ctx, db)
+// Require returns an error unless the tables of the components that begin so are there, at the versions that this command
+// knows.
+func Require(ctx context.Context, db *sql.DB, begins string) error {
+	return compare(ctx, db, begins, false)
+}
+
+// Compare returns an error if a table that is there has a version that this command does not know, or no more.
+func Compare(ctx context.Context, db *sql.DB) error { return compare(ctx, db, "", true) }
+
+func compare(ctx context.Context, db *sql.DB, begins string, mayMiss bool) error {
+	on, err := database.Detect(ctx, db)
 	if err != nil {
 		return err
 	}
-	for _, v := range versions {
-		if begin, several := strings.CutSuffix(component, "*"); v.Component != component &&
-			!(several && strings.HasPrefix(v.Component, begin)) {
-			continue
-		}
-		switch v.State() {
-		case "missing":
+	newest, err := newestOf(string(on.Kind()))
+	if err != nil {
+		return err
+	}
+	all, err := (&operate.Desk{DB: db}).Tables(ctx)
+	if err != nil {
+		return fmt.Errorf("the table spillway_schema cannot be read: either this is not the database of a service "+
+			"with Spillway, or the role may not read it: %w", err)
+	}
+	for _, component := range slices.Sorted(maps.Keys(newest)) {
+		found, known := all[component], newest[component]
+		switch {
+		case !strings.HasPrefix(component, begins), found == known, found == 0 && mayMiss:
+		case found == 0:
 			if hidden, err := Hidden(ctx, db); err != nil || slices.Contains(hidden, "spillway_schema") {
 				return errors.Join(err, errors.New("row-level security hides the rows of spillway_schema from this role, so "+
 					"that it seems to have no tables: use a role with BYPASSRLS, or add a policy that shows them"))
 			}
 			return fmt.Errorf("%w: the tables of %s are not in this database: its service makes them when it starts; is --db "+
-				"the service's database?", ErrMissing, v.Component)
-		case "older":
+				"the service's database?", ErrMissing, component)
+		case found < known:
 			return fmt.Errorf("the tables of %s have version %d, and this command needs version %d: upgrade the service first, "+
 				"or use the command of its release; redrive upgrades no table, because services of the earlier release would not "+
-				"start again", v.Component, v.Found, v.Known)
-		case "newer":
+				"start again", component, found, known)
+		default:
 			return fmt.Errorf("the tables of %s have version %d, and this command knows version %d: use the command of the "+
-				"service's release", v.Component, v.Found, v.Known)
+				"service's release", component, found, known)
 		}
 	}
 	return nil

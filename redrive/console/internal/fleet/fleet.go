@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -30,8 +29,7 @@ type Service struct {
 
 // New returns a Service.
 func New(may func(*http.Request) (bool, string, error), read func(context.Context) (State, error)) *Service {
-	return &Service{May: may, Read: read, asks: turn{taken: make(chan struct{}, 1)},
-		reads: turn{taken: make(chan struct{}, 1)}}
+	return &Service{May: may, Read: read, asks: make(turn, 1), reads: make(turn, 1)}
 }
 
 // State is how a service stands, as its API says it.
@@ -51,12 +49,8 @@ type Seen struct {
 	Err error
 }
 
-var (
-	// ErrLate is the error of a service that gave no answer in time.
-	ErrLate = errors.New("no answer in time")
-	// ErrBusy is the error of a service that still owes the answer to an earlier request. It is not asked again.
-	ErrBusy = errors.New("an earlier request has no answer yet")
-)
+// ErrLate is the error of a service that gave no answer in time, or that still owes the answer to an earlier request.
+var ErrLate = errors.New("no answer in time")
 
 const (
 	// mostRead bounds an answer, in bytes.
@@ -177,35 +171,16 @@ func await(ctx context.Context, answer <-chan Seen) (seen Seen, ok bool) {
 	}
 }
 
-// turn lets one call run at a time.
-type turn struct {
-	taken chan struct{}             // has one place
-	until atomic.Pointer[time.Time] // the request waits whose call it is
-}
+// turn has the call that runs: one at a time.
+type turn chan struct{}
 
-// call calls f when its turn comes. A call that has outlived the time of its own request may never end: then there is no
-// waiting. The context has a deadline.
-func (t *turn) call(ctx context.Context, name string, f func() error) error {
-	if ctx.Err() != nil {
+// call calls f when its turn comes. The context has a deadline.
+func (t turn) call(ctx context.Context, name string, f func() error) error {
+	select {
+	case t <- struct{}{}:
+	case <-ctx.Done():
 		return ErrLate
 	}
-	select {
-	case t.taken <- struct{}{}:
-	default:
-		if until := t.until.Load(); until != nil && !time.Now().Before(*until) {
-			return ErrBusy
-		}
-		select {
-		case t.taken <- struct{}{}:
-		case <-ctx.Done():
-			return ErrLate
-		}
-	}
-	until, _ := ctx.Deadline()
-	t.until.Store(&until)
-	defer func() {
-		t.until.Store(nil)
-		<-t.taken
-	}()
+	defer func() { <-t }()
 	return safecall.Call(name, f)
 }
