@@ -111,8 +111,11 @@ func (e *erasing) delayed(ctx context.Context) error {
 		return nil
 	}
 	table, _ := hidden.In[*waiting.Table](e.Delayed)
-	done, err := table.Erase(ctx, waiting.Selection{IDs: e.request.IDs, Metadata: e.request.Metadata},
-		waiting.EraseOptions{DryRun: e.request.DryRun, Before: e.keys})
+	chosen := waiting.Erasing{IDs: e.request.IDs, DryRun: e.request.DryRun, Before: e.keys}
+	if len(chosen.IDs) == 0 {
+		chosen.Match = e.request.matches
+	}
+	done, err := table.Erase(ctx, chosen)
 	e.report.Delayed, e.report.DelayedInHand = done.Messages, done.InHand
 	e.progress()
 	return err

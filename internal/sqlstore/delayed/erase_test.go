@@ -42,38 +42,27 @@ func TestErase(t *testing.T) {
 		})
 		before := 0
 		count := func(_ context.Context, ids []string) error { before += len(ids); return nil }
-		byMetadata := waiting.Selection{Metadata: map[string]string{"customer": "ann\x00"}}
+		byMetadata := func(_ string, metadata map[string]string) bool { return metadata["customer"] == "ann\x00" }
 		for i, step := range []struct {
-			chosen  waiting.Selection
-			options waiting.EraseOptions
+			erasing waiting.Erasing
 			want    waiting.Erased
 		}{
-			{byMetadata, waiting.EraseOptions{DryRun: true, Before: count}, waiting.Erased{Messages: n, InHand: 1}},
-			{waiting.Selection{IDs: []string{"ann-3", "ann-due", "none"}}, waiting.EraseOptions{Before: count}, waiting.Erased{Messages: 1, InHand: 1}},
-			{byMetadata, waiting.EraseOptions{Before: count}, waiting.Erased{Messages: n - 1, InHand: 1}},
-			{byMetadata, waiting.EraseOptions{}, waiting.Erased{Messages: 0, InHand: 1}},
+			{waiting.Erasing{Match: byMetadata, DryRun: true, Before: count}, waiting.Erased{Messages: n, InHand: 1}},
+			{waiting.Erasing{IDs: []string{"ann-3", "ann-due", "none"}, Before: count}, waiting.Erased{Messages: 1, InHand: 1}},
+			{waiting.Erasing{Match: byMetadata, Before: count}, waiting.Erased{Messages: n - 1, InHand: 1}},
+			{waiting.Erasing{Match: byMetadata}, waiting.Erased{InHand: 1}},
 		} {
-			testkit.Equal(t, fmt.Sprint("step ", i), testkit.Must(s.Erase(ctx, step.chosen, step.options)), step.want)
+			testkit.Equal(t, fmt.Sprint("step ", i), testkit.Must(s.Erase(ctx, step.erasing)), step.want)
 		}
 		testkit.Check(t, before == n+1+2+n, "the hook was called with %d messages", before)
 		testkit.NoError(t, s.release(ctx, b.token, []int64{b.rows[0].seq}))
-		testkit.Returns(t, (waiting.Erased{Messages: 1, InHand: 0}))(s.Erase(ctx, byMetadata, waiting.EraseOptions{}))
+		testkit.Returns(t, (waiting.Erased{Messages: 1, InHand: 0}))(s.Erase(ctx, waiting.Erasing{Match: byMetadata}))
 		for who, want := range map[*Store]int{s: n, theirs: 1} {
 			testkit.Equal(t, who.Service(), strings.Join(whatWaits(t, who), ", "), fmt.Sprintf(`"orders" %d`, want))
 		}
 		stop := errors.New("no more")
-		stops := waiting.EraseOptions{Before: func(context.Context, []string) error { return stop }}
-		got, err := s.Erase(ctx, waiting.Selection{IDs: []string{"other-1"}}, stops)
+		got, err := s.Erase(ctx, waiting.Erasing{IDs: []string{"other-1"},
+			Before: func(context.Context, []string) error { return stop }})
 		testkit.Check(t, errors.Is(err, stop) && got.Messages == 0, "%+v, %v", got, err)
 	})
-}
-
-// Feature D14: what chooses nothing, or cannot choose, is refused.
-func TestErase_refuses(t *testing.T) {
-	s := openStore(t, databases.SQLite, databases.SQLite.Create(t))
-	for want, chosen := range map[string]waiting.Selection{
-		"chooses nothing": {}, "both set": {IDs: []string{"1"}, Metadata: map[string]string{"a": "b"}}, "501 ids": {IDs: make([]string, 501)},
-	} {
-		testkit.Says(t, testkit.Err(s.Erase(t.Context(), chosen, waiting.EraseOptions{})), want)
-	}
 }

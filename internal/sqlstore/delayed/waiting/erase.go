@@ -3,34 +3,25 @@ package waiting
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
-	"github.com/watermill-spillway/spillway/poison"
 )
 
-// Selection chooses messages that wait. Set one of its fields.
-type Selection struct {
-	// IDs are ids of messages, at most MaxIDs of them.
-	IDs []string
-	// Metadata are keys of the messages' metadata with the values that they must have, byte for byte. All of them must
-	// be there.
-	Metadata map[string]string
-}
-
-// MaxIDs is the largest number of Selection.IDs.
+// MaxIDs is the largest number of Erasing.IDs.
 const MaxIDs = 500
 
-// EraseOptions are options of Erase.
-type EraseOptions struct {
+// Erasing says what is erased. Set IDs or Match.
+type Erasing struct {
+	// IDs are ids of messages, at most MaxIDs of them.
+	IDs []string
+	// Match chooses messages by their metadata.
+	Match func(id string, metadata map[string]string) bool
 	// DryRun counts the messages and removes none.
 	DryRun bool
 	// Before is called with the ids of at most 500 messages before they are removed, outside of any transaction, and by
-	// a dry run too. An error ends Erase. Default: none.
+	// a dry run too. An error ends Erase.
 	Before func(ctx context.Context, ids []string) error
 }
 
@@ -49,36 +40,18 @@ const (
 	dataWindow  = 2_000  // the same if it reads the metadata of each
 )
 
-// Erase removes the messages that a Selection chooses. It reads the whole table, in windows, and removes at most 500
-// messages in one transaction, beside other traffic. A message that is put meanwhile may stay. Erase can be called
-// again after an error, and returns what it did, also with an error. A removed message is lost, which is what is asked
-// for: no handler gets it.
-func (t *Table) Erase(ctx context.Context, chosen Selection, options EraseOptions) (done Erased, err error) {
-	if err := chosen.validate(); err != nil {
-		return done, err
-	}
+// Erase removes the messages that are chosen. It reads the whole table, in windows, and removes at most 500 messages in
+// one transaction, beside other traffic. A message that is put meanwhile may stay. Erase can be called again after an
+// error, and returns what it did, also with an error. A removed message is lost, which is what is asked for: no handler
+// gets it.
+func (t *Table) Erase(ctx context.Context, e Erasing) (done Erased, err error) {
 	if t.db.Held(ctx) {
 		return done, fmt.Errorf("delay: erase: %w", ErrHeld)
 	}
-	err = t.erase(ctx, &chosen, &options, &done)
-	if err != nil {
+	if err = t.erase(ctx, &e, &done); err != nil {
 		err = fmt.Errorf("delay: erase, after %d messages: %w", done.Messages, err)
 	}
 	return done, err
-}
-
-func (c *Selection) validate() error {
-	switch {
-	case len(c.IDs) == 0 && len(c.Metadata) == 0:
-		return errors.New("delay: erase: the Selection chooses nothing: set IDs or Metadata")
-	case len(c.IDs) > 0 && len(c.Metadata) > 0:
-		return errors.New("delay: erase: Selection.IDs and Metadata are both set: set one")
-	case len(c.IDs) > MaxIDs:
-		return fmt.Errorf("delay: erase: Selection.IDs lists %d ids, at most %d are possible: use several calls",
-			len(c.IDs),
-			MaxIDs)
-	}
-	return nil
 }
 
 // row is a message that may be chosen.
@@ -88,39 +61,39 @@ type row struct {
 	inHand bool
 }
 
-func (t *Table) erase(ctx context.Context, c *Selection, options *EraseOptions, done *Erased) error {
+func (t *Table) erase(ctx context.Context, e *Erasing, done *Erased) error {
 	var first, last int64
 	err := t.Rows(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&first, &last) },
 		`SELECT COALESCE((SELECT MIN(seq) FROM spillway_delayed), 0), COALESCE((SELECT MAX(seq) FROM spillway_delayed), 0)`)
 	width := int64(idsWindow)
-	if len(c.Metadata) > 0 {
+	if e.Match != nil {
 		width = dataWindow
 	}
 	for after := first - 1; err == nil && after < last; after += width {
 		var found []row
-		if found, err = t.chosen(ctx, c, after, min(after+width, last)); err != nil {
+		if found, err = t.chosen(ctx, e, after, min(after+width, last)); err != nil {
 			break
 		}
 		for err == nil && len(found) > 0 {
 			some := found[:min(len(found), eraseAtOnce)]
 			found = found[len(some):]
-			err = t.eraseSome(ctx, some, options, done)
+			err = t.eraseSome(ctx, some, e, done)
 		}
 	}
 	return err
 }
 
 // chosen returns the messages between two numbers that are chosen.
-func (t *Table) chosen(ctx context.Context, c *Selection, after, last int64) (found []row, err error) {
+func (t *Table) chosen(ctx context.Context, e *Erasing, after, last int64) (found []row, err error) {
 	condition, args := "", []any{[]byte(t.service), after, last}
-	if len(c.IDs) > 0 {
-		condition = ` AND id IN (?` + strings.Repeat(",?", len(c.IDs)-1) + `)`
-		for _, id := range c.IDs {
+	if len(e.IDs) > 0 {
+		condition = ` AND id IN (?` + strings.Repeat(",?", len(e.IDs)-1) + `)`
+		for _, id := range e.IDs {
 			args = append(args, []byte(id))
 		}
 	}
 	metadata := `''`
-	if len(c.Metadata) > 0 {
+	if e.Match != nil {
 		metadata = `metadata`
 	}
 	err = t.Rows(ctx, func() { found = nil }, func(rows *sql.Rows) error {
@@ -128,7 +101,7 @@ func (t *Table) chosen(ctx context.Context, c *Selection, after, last int64) (fo
 		var id, packed []byte
 		err := rows.Scan(&w.seq, &id, &packed, &w.inHand)
 		w.id = string(id)
-		if err == nil && c.has(packed) {
+		if err == nil && e.chooses(w.id, packed) {
 			found = append(found, w)
 		}
 		return err
@@ -138,30 +111,15 @@ func (t *Table) chosen(ctx context.Context, c *Selection, after, last int64) (fo
 	return found, err
 }
 
-// has reports whether packed metadata have the pairs, as they are or as the producer gave them.
-func (c *Selection) has(packed []byte) bool {
-	if len(c.Metadata) == 0 {
+func (e *Erasing) chooses(id string, packed []byte) bool {
+	if e.Match == nil {
 		return true
 	}
 	metadata, err := metadatacodec.Read(packed)
-	if err != nil { // damaged
-		return false
-	}
-	msg := message.NewMessage("", nil)
-	msg.Metadata = metadata
-	original := poison.Read(msg).Original.Metadata
-	for key, value := range c.Metadata {
-		if got, ok := metadata[key]; ok && got == value {
-			continue
-		}
-		if got, ok := original[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
+	return err == nil && e.Match(id, metadata) // or damaged
 }
 
-func (t *Table) eraseSome(ctx context.Context, some []row, options *EraseOptions, done *Erased) error {
+func (t *Table) eraseSome(ctx context.Context, some []row, e *Erasing, done *Erased) error {
 	var seqs []int64
 	var ids []string
 	for _, w := range some {
@@ -169,12 +127,12 @@ func (t *Table) eraseSome(ctx context.Context, some []row, options *EraseOptions
 			seqs = append(seqs, w.seq)
 		}
 	}
-	if options.Before != nil {
-		if err := options.Before(ctx, ids); err != nil {
+	if e.Before != nil {
+		if err := e.Before(ctx, ids); err != nil {
 			return err
 		}
 	}
-	if options.DryRun {
+	if e.DryRun {
 		done.Messages, done.InHand = done.Messages+len(seqs), done.InHand+len(some)-len(seqs)
 		return nil
 	}
