@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/delays"
-	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
@@ -379,20 +378,6 @@ func AttemptOf(ctx context.Context) Attempt {
 	return a
 }
 
-// holds are the configured bounds of how long parts hold messages.
-type holds struct {
-	logger watermill.LoggerAdapter
-	fields map[string]time.Duration
-}
-
-func holdsOf(config *Config) holds {
-	h := holds{config.Logger, map[string]time.Duration{"Config.Outputs.MaxHold": config.Outputs.MaxHold}}
-	if config.Breaker != nil {
-		h.fields["Config.Breaker.MaxHold"] = config.Breaker.MaxHold
-	}
-	return h
-}
-
 // boundHolds is the router's subscriber decorator that makes parts hold messages for no longer than fits the redelivery
 // time of their subscriber.
 func (ch *Channel) boundHolds(sub message.Subscriber) (message.Subscriber, error) {
@@ -423,72 +408,53 @@ func (b *bounded) Subscribe(ctx context.Context, topic string) (<-chan *message.
 	if other, found := ctx.Value(attached{}).(*Channel); found && other != b.channel {
 		return nil, errTwoChannels
 	}
-	for field, configured := range b.channel.holds.fields {
-		if b.redelivery.Cuts(configured) {
-			eventHoldCut.Write(b.channel.holds.logger, errCut, logging.Fields{
-				logging.Config: field, logging.Topic: topic, "max_hold": configured,
-				logging.Held:      b.redelivery.MaxHold(configured),
-				"redelivery_time": b.redelivery.After,
-			})
-		}
-	}
 	ctx = context.WithValue(ctx, attached{}, b.channel)
 	return b.Subscriber.Subscribe(hold.WithRedelivery(ctx, b.redelivery), topic)
 }
 
-var errCut = errors.New("set it to half of the redelivery time at most or leave it out, or give the subscriber a " +
-	"method RedeliveryTime if its broker redelivers later")
-
-// leftTimeout bounds how long the search for messages that no relay moves delays the start.
+// leftTimeout bounds how long the search for messages that are left delays the start.
 const leftTimeout = 10 * time.Second
 
-// left looks in DB for messages that wait there since Stages had their store in it.
+// left looks in DB for messages that wait there since the channel had another Config.
 type left struct {
-	db      *sql.DB
-	service string
-	logger  watermill.LoggerAdapter
+	db             *sql.DB
+	service        string
+	logger         watermill.LoggerAdapter
+	stages, parked bool // whether no part of the channel moves those of stages, and those in the order of their key
 }
 
-// reportsLeft reports whether no relay of the channel moves what waits in DB.
-func (c *Config) reportsLeft() bool {
-	if c.DB == nil || c.Stages == nil || c.Stages.Store == nil {
-		return c.DB != nil
+func leftBy(c *Config) left {
+	l := left{db: c.DB, service: c.Service, logger: c.Logger, stages: c.DB != nil, parked: c.DB != nil && c.Ordered == nil}
+	if c.DB != nil && c.Stages != nil && c.Stages.Store != nil {
+		s := delays.In(c.Stages.Store)
+		l.stages = s.DB() != c.DB || s.Service() != c.Service
 	}
-	s := delays.In(c.Stages.Store)
-	return s.DB() != c.DB || s.Service() != c.Service
+	return l
 }
 
-func (l left) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
-
-// report logs each topic to which nothing is published. That does not keep the router from starting.
+// report logs what is left. That does not keep the router from starting.
 func (l left) report() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
 	defer cancel()
-	waiting, err := waiting.Left(ctx, l.db, l.service)
-	if err != nil {
-		logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
+	if l.stages {
+		rows, err := waiting.Left(ctx, l.db, l.service)
+		if err != nil {
+			logging.StageSearchFailed.Write(l.logger, err, logging.Fields{"in": "Config.DB"})
+		}
+		for _, w := range rows {
+			eventStageRowsLeft.Write(l.logger, errLeft,
+				logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
+		}
 	}
-	for _, w := range waiting {
-		eventStageRowsLeft.Write(l.logger, errLeft,
-			logging.Fields{logging.StageTopic: w.Topic, logging.Messages: w.Messages})
-	}
-	return nil
-}
-
-var errLeft = errors.New("messages in a delay store without a relay")
-
-// parkedLeft looks in DB for messages that wait in the order of their key, for a channel without Ordered.
-type parkedLeft left
-
-func (l parkedLeft) plugin() *lifecycle.Lifecycle { return lifecycle.New(l.report, func() {}) }
-
-func (l parkedLeft) report() error {
-	ctx, cancel := context.WithTimeout(context.Background(), leftTimeout)
-	defer cancel()
-	if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
-		eventParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
+	if l.parked {
+		if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
+			eventParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
+		}
 	}
 	return nil
 }
 
-var errParkedLeft = errors.New("parked messages without Config.Ordered")
+var (
+	errLeft       = errors.New("messages in a delay store without a relay")
+	errParkedLeft = errors.New("parked messages without Config.Ordered")
+)

@@ -413,23 +413,21 @@ type offering struct {
 	part *ordered.Part
 }
 
-func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+func (o offering) Subscribe(ctx context.Context, topic string) (messages <-chan *message.Message, err error) {
 	ctx, offer := sequence.Offer(ctx, o.part.Ordering())
 	ctx, cancel := context.WithCancel(ctx)
-	refused := true
 	defer func() {
-		if refused {
+		if err != nil {
 			cancel()
 		}
 	}()
-	messages, err := o.Subscriber.Subscribe(ctx, topic)
+	messages, err = o.Subscriber.Subscribe(ctx, topic)
 	if err == nil && !offer.Taken {
 		return nil, fmt.Errorf("spillway: Config.Ordered is set, and the subscriber of %q (%T) does not deliver the messages "+
 			"of a key one at a time: use wmkafka.NewSubscriber with SubscriberConfig.InFlight of 2 or more, wmamqp.NewSubscriber "+
 			"with SubscriberConfig.Key on a queue with a single active consumer, wmsql.NewSubscriber with SubscriberConfig.Key, "+
 			"or a channel without Ordered for this handler", topic, o.Subscriber)
 	}
-	refused = err != nil
 	return messages, err
 }
 
@@ -437,13 +435,6 @@ func (o offering) Subscribe(ctx context.Context, topic string) (<-chan *message.
 var (
 	// each: Repair the rule.
 	eventRulePanicked = logging.ErrorEvent("rule_panicked", "A classification rule failed; it has no say")
-)
-
-// Outages, and the breaker.
-var (
-	// start: Set the field to half of the redelivery time.
-	eventHoldCut = logging.ErrorEvent("hold_cut",
-		"A configured hold is too long for the broker of a topic; its messages are held for less")
 )
 
 // Stages and the delay store.

@@ -50,7 +50,6 @@ type Channel struct {
 	chain   message.HandlerMiddleware
 	plugins []message.RouterPlugin
 	logger  *logging.Log // nil with a Config.Logger
-	holds   holds
 	// see Config.DrainTimeout
 	drainTimeout time.Duration
 	keyed        []string // the handlers of Config.Receiver.Handlers
@@ -98,7 +97,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 	if ch.outputs, err = outputs.New(ch.queue, config.Outputs); err != nil {
 		return err
 	}
-	ch.holds, ch.drainTimeout = holdsOf(config), config.DrainTimeout
+	ch.drainTimeout = config.DrainTimeout
 	var receiver *idempotency.Receiver
 	if config.Receiver != nil {
 		if receiver, err = idempotency.NewReceiver(config.Idempotency, *config.Receiver); err != nil {
@@ -139,13 +138,10 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 	if ch.ordered != nil {
 		parts = append(parts, ch.ordered.Parking)
 	}
-	if config.reportsLeft() {
-		ch.plugins = append(ch.plugins, left{config.DB, config.Service, config.Logger}.plugin().Plugin)
-	}
 	if config.DB != nil && config.Ordered == nil {
 		ch.listed = sequence.ListedIn(config.DB, config.Service)
-		ch.plugins = append(ch.plugins, parkedLeft{config.DB, config.Service, config.Logger}.plugin().Plugin)
 	}
+	ch.plugins = append(ch.plugins, lifecycle.New(leftBy(config).report, func() {}).Plugin)
 	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {
 		return err
 	}

@@ -139,11 +139,6 @@ func (r *Redelivery) MaxHold(configured time.Duration) time.Duration {
 	return hold
 }
 
-// Cuts reports whether a configured MaxHold is longer than messages of the subscriber may be held.
-func (r *Redelivery) Cuts(configured time.Duration) bool {
-	return r.Known && r.After > 0 && configured > fits(r.After)
-}
-
 // Learn notes that a message came again while it was held for a time already. It reports whether messages are held for
 // less from now on.
 func (r *Redelivery) Learn(after time.Duration) (shorter bool) {

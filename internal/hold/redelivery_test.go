@@ -107,13 +107,6 @@ func TestMaxHold(t *testing.T) {
 		}
 		testkit.Equal(t, name, MaxHold(ctx, row.configured), row.want)
 	}
-	for _, row := range []struct {
-		after, configured time.Duration
-		cut               bool
-	}{{0, time.Hour, false}, {time.Minute, time.Minute, true}, {time.Minute, 30 * time.Second, false}, {unset, time.Hour, false}} {
-		got := RedeliveryOf(decorated.Subscriptions(saying{after: row.after})).Cuts(row.configured)
-		testkit.Check(t, got == row.cut, "%+v: %t", row, got)
-	}
 }
 
 // What comes again earlier than expected shortens holds, to a second at least, and never lengthens them.
