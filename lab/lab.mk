@@ -83,7 +83,7 @@ bench: ## Go benchmarks, then the figures as JSON lines, the last one of an outa
 
 footprint: ## the sockets and goroutines of retry stages on Kafka and RabbitMQ, and how long a deploy interrupts them
 	@$(SERVICES) up kafka rabbitmq >&2
-	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./lab/measures/footprint
+	SPILLWAY_FOOTPRINT=1 $(GO) test -count=1 -v ./lab/internal/footprint
 
 measured: start ## every figure of docs/measured.md, table by table, with versions and date, in about an hour; MEASURED="bench-kafka bench-order" chooses
 	@.ci/measured $(MEASURED)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 const rounds = 9

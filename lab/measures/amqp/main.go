@@ -10,7 +10,7 @@ import (
 
 	"github.com/rabbitmq/amqp091-go"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // plan says how much is measured.

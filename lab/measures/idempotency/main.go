@@ -15,7 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // plan says how much is measured.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // waits are short, so that a round ends soon. What is parked of a key is what comes during them.

@@ -10,7 +10,7 @@ import (
 	wm "github.com/ThreeDotsLabs/watermill/message/router/middleware"
 
 	"github.com/watermill-spillway/spillway"
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"

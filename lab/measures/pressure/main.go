@@ -21,7 +21,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // plan says how much is measured.

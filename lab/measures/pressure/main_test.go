@@ -8,7 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/leaks"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

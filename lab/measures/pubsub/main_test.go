@@ -8,7 +8,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // reader is the subscriber's, which sleeps half a second after the error with which its client's Close ends it.

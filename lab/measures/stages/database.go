@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 	"github.com/watermill-spillway/spillway/middleware/stages/delay"
 )
 

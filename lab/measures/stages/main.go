@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 )
 
 // plan says how much is measured.

@@ -13,7 +13,7 @@ import (
 
 	kept "github.com/watermill-spillway/spillway/internal/chain/delays"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed"
-	"github.com/watermill-spillway/spillway/lab/measures/harness"
+	"github.com/watermill-spillway/spillway/lab/internal/harness"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
 )
 

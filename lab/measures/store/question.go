@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/watermill-spillway/spillway/lab/measures/backlog"
+	"github.com/watermill-spillway/spillway/lab/internal/backlog"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 

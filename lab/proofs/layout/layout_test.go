@@ -34,7 +34,7 @@ var floors = map[string]int{
 	"observe/": 5, "observe/internal/series": 5, "conformance": 5, "internal/testing/": 5, "internal/sqlstore/database/mysql/mysqltest": 5,
 	"internal/sqlstore/database/postgres/postgrestest": 5, "redrive/internal/apitest": 5, "examples/internal/": 5,
 	"examples/nats/jetstream": 5, "examples/redis/streams": 5, "examples/decode/": 5, "cmd/redrive/internal/": 5,
-	"lab/measures/backlog": 5, "lab/measures/harness": 5,
+	"lab/internal/backlog": 5, "lab/internal/harness": 5,
 	// programs
 	"cmd/redrive": 6, "cmd/redrive/internal/command": 6, "conformance/internal/report": 6, "examples/": 6, "lab/": 6,
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/leaks"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/lab/measures/footprint"
+	"github.com/watermill-spillway/spillway/lab/internal/footprint"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/pubsub/wmamqp"
 	"github.com/watermill-spillway/spillway/pubsub/wmkafka"
