@@ -72,14 +72,6 @@ type KeyCount struct {
 	Letters int    `json:"letters"`
 }
 
-// ResealOptions are options of Reseal.
-type ResealOptions struct {
-	// Pause is the time between two transactions, so that live traffic goes first. Default: none.
-	Pause time.Duration
-	// Progress is called with what was done so far, after each transaction. Default: none.
-	Progress func(Resealed)
-}
-
 // Resealed is what Reseal did, also if it ended with an error.
 type Resealed struct {
 	// Key is the id of the current key.

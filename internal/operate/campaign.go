@@ -40,18 +40,6 @@ func (d *Desk) Plan(ctx context.Context, who Person, r campaigns.Request,
 	return plan, part && plan.Letters == most, err
 }
 
-// Start starts a campaign in the name of a person.
-func (d *Desk) Start(ctx context.Context, who Person, r campaigns.Request) (campaigns.Campaign, error) {
-	if err := who.allowed(Act); err != nil {
-		return campaigns.Campaign{}, err
-	}
-	r.Act = campaigns.Act{By: who.Name, Reason: who.Reason}
-	if none, err := d.some(ctx, r); err != nil {
-		return none, err
-	}
-	return d.Campaigns.Start(ctx, r)
-}
-
 // some returns an error if no letter can be taken any more, as for a page that was open for long: a campaign without
 // letters would stay in the list. With it comes no campaign, but which letters are left out.
 func (d *Desk) some(ctx context.Context, r campaigns.Request) (none campaigns.Campaign, err error) {
@@ -212,7 +200,11 @@ func (d *Desk) Begin(ctx context.Context, who Person, b Beginning) (c campaigns.
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Starting)
 	defer cancel()
-	c, err = d.Start(ctx, who, b.Request)
+	r := b.Request
+	r.Act = campaigns.Act{By: who.Name, Reason: who.Reason}
+	if c, err = d.some(ctx, r); err == nil {
+		c, err = d.Campaigns.Start(ctx, r)
+	}
 	switch none := errors.Is(err, campaigns.ErrNoLetters); {
 	case c.ID == "":
 		return c, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -41,31 +42,17 @@ func (d Decision) NewID() string { return d.Name + "-" + watermill.NewUUID() }
 // Made reports whether a text is the id of a record of the decision.
 func (d Decision) Made(id string) bool {
 	rest, ok := strings.CutPrefix(id, d.Name+"-")
-	return ok && len(rest) == 36 && !strings.ContainsFunc(rest, func(r rune) bool {
-		return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'f')
-	})
+	return ok && IsUUID(rest)
 }
+
+var uuids = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// IsUUID reports whether a text is a UUID in lower case.
+func IsUUID(text string) bool { return uuids.MatchString(text) }
 
 // Of chooses the letters of a record that nothing has changed since.
 func (d Decision) Of(id string) letters.Filter {
 	return letters.Filter{RedriveIDs: []string{id}, Statuses: []letters.Status{d.To}}
-}
-
-// Decide marks the letters of a selection, under an id if there is one. It returns how many, also with an error: one
-// whose time is over goes on with the same selection.
-func (d *Desk) Decide(ctx context.Context, who Person, what Decision, s Selection, id string) (n int, err error) {
-	if err := who.allowed(Act); err != nil {
-		return 0, err
-	}
-	act := who.act()
-	act.RedriveID = id
-	for _, f := range s.parts() {
-		some, err := d.Store.MarkAll(ctx, f, what.To, act)
-		if n += some; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
 }
 
 // Decided returns the latest event under the id of a decision, or none.
@@ -122,7 +109,13 @@ func (d *Desk) Carry(ctx context.Context, who Person, do Deciding) (n int, cut b
 	}
 	timed, cancel := context.WithTimeout(ctx, do.Step)
 	defer cancel()
-	n, err = d.Decide(timed, who, do.What, do.Selection, do.ID)
+	for _, f := range do.parts() {
+		var some int
+		some, err = d.Store.MarkAll(timed, f, do.What.To, act)
+		if n += some; err != nil {
+			break
+		}
+	}
 	switch {
 	case err != nil && n > 0 && timed.Err() != nil && ctx.Err() == nil:
 		return n, true, nil

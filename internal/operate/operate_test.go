@@ -20,9 +20,15 @@ import (
 func TestDeskAsksForRightAndReason(t *testing.T) {
 	ctx, d, s := t.Context(), &Desk{}, Selection{Seqs: []int64{1}}
 	for name, do := range map[string]func(Person) error{
-		"discard": func(who Person) error { _, err := d.Decide(ctx, who, Discard, s, ""); return err },
-		"restore": func(who Person) error { _, err := d.Decide(ctx, who, Restore, s, ""); return err },
-		"start":   func(who Person) error { _, err := d.Start(ctx, who, campaigns.Request{}); return err },
+		"discard": func(who Person) error {
+			_, _, err := d.Carry(ctx, who, Deciding{What: Discard, Selection: s})
+			return err
+		},
+		"restore": func(who Person) error {
+			_, _, err := d.Carry(ctx, who, Deciding{What: Restore, Selection: s})
+			return err
+		},
+		"start":   func(who Person) error { _, _, err := d.Begin(ctx, who, Beginning{}); return err },
 		"approve": func(who Person) error { _, err := d.Steer(ctx, who, "id", SteeringOf("approve"), 0); return err },
 		"pause":   func(who Person) error { _, err := d.Steer(ctx, who, "id", SteeringOf("pause"), 0); return err },
 		"rate":    func(who Person) error { _, err := d.Steer(ctx, who, "id", SteeringOf("rate"), 1); return err },

@@ -45,11 +45,11 @@ func (k killing) reseal() error {
 	s := testkit.Must(seal.New(testkit.Must(seal.ParseKeyring(testkit.Keyring("k2", "k1"))), "tenant"))
 	store := testkit.Must(letters.NewStore(ctx, db, letters.Config{Service: "shop", Seal: s}))
 	steps := 0
-	_, err = hidden.Of(store).Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, inside.ResealOptions{Progress: func(inside.Resealed) {
+	_, err = hidden.Of(store).Reseal(ctx, letters.Filter{}, letters.Act{By: "ada"}, func(inside.Resealed) {
 		if steps++; steps == k.Steps {
 			time.AfterFunc(k.After, child.Kill)
 		}
-	}})
+	})
 	if err == nil {
 		child.Kill()
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/seal"
 )
@@ -120,7 +119,7 @@ func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, er
 	if err := s.usable(ctx); err != nil {
 		return 0, err
 	}
-	done, err := inner{s}.Reseal(ctx, f, act, inside.ResealOptions{})
+	done, err := inner{s}.Reseal(ctx, f, act, nil)
 	if err == nil && done.Closed > 0 {
 		err = fmt.Errorf("letters: reseal: %d letters do not open, and stay as they are: give their keys too: %s",
 			done.Closed, strings.Join(done.Why, "; "))
@@ -128,19 +127,20 @@ func (s *Store) Reseal(ctx context.Context, f Filter, act Act) (resealed int, er
 	return done.Resealed, err
 }
 
-// Reseal is Reseal, with a report. Letters that do not open are no error.
-func (s inner) Reseal(ctx context.Context, f Filter, act Act, options inside.ResealOptions) (inside.Resealed, error) {
-	r := &resealing{store: s.Store, filter: f, act: act, options: options}
+// Reseal is Reseal, with a report, and calls progress, if it is not nil, after each transaction. Letters that do not open
+// are no error.
+func (s inner) Reseal(ctx context.Context, f Filter, act Act, progress func(inside.Resealed)) (inside.Resealed, error) {
+	r := &resealing{store: s.Store, filter: f, act: act, progress: progress}
 	err := r.run(ctx)
 	return r.report, wrapped(fmt.Sprintf("reseal, after %d", r.report.Resealed), err)
 }
 
 type resealing struct {
-	store   *Store
-	filter  Filter
-	act     Act
-	options inside.ResealOptions
-	report  inside.Resealed
+	store    *Store
+	filter   Filter
+	act      Act
+	progress func(inside.Resealed)
+	report   inside.Resealed
 }
 
 func (r *resealing) run(ctx context.Context) (err error) {
@@ -148,8 +148,8 @@ func (r *resealing) run(ctx context.Context) (err error) {
 	if err := errors.Join(f.validateInOrder(), r.act.validate()); err != nil {
 		return err
 	}
-	if f.Limit != 0 || r.options.Pause < 0 {
-		return fmt.Errorf("Filter.Limit (%d) must be 0 and the pause (%s) not negative", f.Limit, r.options.Pause)
+	if f.Limit != 0 {
+		return fmt.Errorf("Filter.Limit is %d: leave it out", f.Limit)
 	}
 	if r.report.Key, err = hidden.Of(r.store.seal).CurrentID(ctx); err != nil {
 		return err
@@ -180,11 +180,8 @@ func (r *resealing) run(ctx context.Context) (err error) {
 		if err := r.some(ctx, chosen.seqs); err != nil {
 			return err
 		}
-		if r.options.Progress != nil {
-			r.options.Progress(r.report)
-		}
-		if r.options.Pause > 0 && !timing.Wait(ctx, r.options.Pause) {
-			return ctx.Err()
+		if r.progress != nil {
+			r.progress(r.report)
 		}
 	}
 }

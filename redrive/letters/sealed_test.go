@@ -158,7 +158,7 @@ func testStore_reseal(t *testing.T, on fixture.Database) {
 	keys.Unavailable.Store(false)
 
 	act, last := letters.Act{By: "ada", Reason: "rotation"}, inside.Resealed{}
-	report, err := hidden.Of(store).Reseal(t.Context(), letters.Filter{}, act, inside.ResealOptions{Progress: func(r inside.Resealed) { last = r }})
+	report, err := hidden.Of(store).Reseal(t.Context(), letters.Filter{}, act, func(r inside.Resealed) { last = r })
 	testkit.Require(t, err == nil && report.Key == "k2" && report.Resealed == 3 && report.Closed == 1 &&
 		len(report.Why) == 1 && strings.Contains(report.Why[0], `sealed with key "k3"`) &&
 		last.Resealed == report.Resealed, "%+v, %v; the last progress was %+v", report, err, last)

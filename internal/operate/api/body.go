@@ -110,24 +110,11 @@ func keyOf(h http.Header) (string, error) {
 				"UUID if you send the request again. Then it takes effect once. Nothing was changed."}
 	}
 	key := strings.ToLower(strings.Trim(strings.TrimSpace(sent[0]), `"`))
-	if !isUUID(key) {
+	if !operate.IsUUID(key) {
 		return "", &operate.Wrong{Field: keyHeader, Why: `is "` + boundedtext.Text(sent[0], 100) + `": use a UUID`,
 			Value: boundedtext.Text(sent[0], 100), Remedy: "use a UUID such as 8e03978e-40d5-43e8-bc93-6894a57f9324"}
 	}
 	return key, nil
-}
-
-func isUUID(text string) bool {
-	if len(text) != 36 {
-		return false
-	}
-	for i, char := range text {
-		hyphen := i == 8 || i == 13 || i == 18 || i == 23
-		if hyphen != (char == '-') || !hyphen && (char < '0' || char > '9') && (char < 'a' || char > 'f') {
-			return false
-		}
-	}
-	return true
 }
 
 const (

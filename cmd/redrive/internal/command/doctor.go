@@ -14,18 +14,14 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
-
-// maxClockDifference is how far the clocks of this machine and of the database may be apart before doctor says so.
-const maxClockDifference = 5 * time.Second
 
 func (a *app) doctor() *cobra.Command {
 	repair := false
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check the API, or the database and its tables, your rights, the clocks and the broker",
+		Short: "Check the API, or the database and its tables, your rights and the broker",
 		Long: `doctor connects to what the settings name and says of each thing whether it is as it should be. It changes nothing
 without --repair-counts. It ends with exit code 5 if something is wrong that a command would stumble over.`,
 		Example: `  redrive doctor
@@ -85,7 +81,6 @@ func (d *diagnosis) run(ctx context.Context) {
 		time.Since(start).Round(time.Millisecond))
 	if err == nil {
 		d.tables(ctx, db)
-		d.clocks(ctx, db)
 	}
 	if d.app.settings.broker != "" {
 		_, err := d.app.brokerOf(ctx, "")
@@ -170,24 +165,4 @@ func (d *diagnosis) numbers(ctx context.Context, store *letters.Store) {
 			"deleted by hand, or restored in part; run redrive doctor --repair-counts, or wait for an hour", len(wrong), first.Cause,
 			first.Counted, first.Letters), "")
 	}
-}
-
-func (d *diagnosis) clocks(ctx context.Context, db *sql.DB) {
-	known, err := database.Detect(ctx, db)
-	var theirs int64
-	before := time.Now()
-	if err == nil {
-		err = db.QueryRowContext(ctx, known.Statement(`SELECT now_ms()`)).Scan(&theirs)
-	}
-	ours := before.Add(time.Since(before) / 2)
-	difference := time.UnixMilli(theirs).Sub(ours).Abs().Round(10 * time.Millisecond)
-	if err == nil && difference > maxClockDifference {
-		err = fmt.Errorf("the database's clock and this machine's are %s apart: --since 2h means two hours by this "+
-			"machine's; set the clock", difference)
-	}
-	if difference < time.Second {
-		d.note("clocks", err, "less than a second apart")
-		return
-	}
-	d.note("clocks", err, "%s apart", difference)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
+	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -59,6 +60,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitDone
 	case errors.As(err, &c):
 		return c.code
+	case errors.Is(err, campaigns.ErrNoLetters), errors.Is(err, inside.ErrNoPolicy):
+		return exitNone
 	case errors.Is(err, campaigns.ErrRequest):
 		return exitWrong
 	case errors.Is(err, screen.ErrDeclined), errors.Is(err, screen.ErrNotAsked):

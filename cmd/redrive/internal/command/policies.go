@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -110,7 +109,7 @@ go on.`
 			var v operate.PolicyChanged
 			path := append(append([]string{"policies"}, args...), name)
 			if err := d.act(cmd.Context(), &v, why(reason), path...); err != nil {
-				return noPolicy(err)
+				return err
 			}
 			return a.policyIs(v)
 		},
@@ -135,20 +134,13 @@ release counts no more.`,
 			var v operate.PolicyChanged
 			body := operate.ReleaseBody{ReasonBody: why(reason), Cause: args[1]}
 			if err := d.act(cmd.Context(), &v, body, "policies", args[0], "release"); err != nil {
-				return noPolicy(err)
+				return err
 			}
 			return a.policyIs(v)
 		},
 	}
 	reasonFlag(cmd, &reason)
 	return cmd
-}
-
-func noPolicy(err error) error {
-	if errors.Is(err, inside.ErrNoPolicy) {
-		return coded{err, exitNone}
-	}
-	return err
 }
 
 func (a *app) policyIs(c operate.PolicyChanged) error {

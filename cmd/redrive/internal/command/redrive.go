@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -161,7 +160,7 @@ func (a *app) startCampaign(ctx context.Context, chosen *choice, s *startFlags, 
 	}
 	var c operate.CampaignData
 	if err := d.act(ctx, &c, startOf(r), "campaigns"); err != nil {
-		return noLetters(err)
+		return err
 	}
 	for _, left := range c.LeftOut {
 		if s.yes { // nothing has said so before
@@ -266,14 +265,6 @@ func (a *app) histogram(name string, all, n int, at func(i int) (string, int)) {
 		t.Row(rest, "", "others")
 	}
 	a.screen.Table(t)
-}
-
-// noLetters gives an error of Start its exit code.
-func noLetters(err error) error {
-	if errors.Is(err, campaigns.ErrNoLetters) {
-		return coded{err, exitNone}
-	}
-	return err
 }
 
 // editFlags say how messages change on their way.

@@ -202,7 +202,7 @@ func (a *app) resealAll(ctx context.Context, r resealFlags) error {
 		return err
 	}
 	report, err := hidden.Of(store).Reseal(ctx, f, letters.Act{By: a.settings.by, Reason: r.reason},
-		inside.ResealOptions{})
+		nil)
 	view := resealView{report, max(0, n-report.Resealed-report.Closed)}
 	if a.json {
 		err = errors.Join(err, a.screen.JSON(view))

@@ -166,17 +166,11 @@ func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
 
 // undecided says what can be done about a decision that was refused.
 func undecided(seq int64, err error) error {
-	switch {
-	case errors.Is(err, sequence.ErrNotParked):
-		return none("SEQ %d: %w; redrive sequences lists those that do", seq, err)
-	case errors.Is(err, sequence.ErrNotFirst):
-		return none("SEQ %d: %w; decide about that one: the messages of a key go in their order", seq, err)
-	case errors.Is(err, sequence.ErrDecided):
-		return none("SEQ %d: %w; the instance that has the partition carries it out: redrive sequences says late if none does", seq, err)
-	case errors.Is(err, sequence.ErrNotHeld):
-		return none("SEQ %d: %w: it is tried again by itself, and redrive sequences says when; skip or discard it if that is of no use", seq, err)
-	case errors.Is(err, apiclient.ErrChanged):
-		return none("SEQ %d: %w", seq, err)
+	for _, known := range []error{sequence.ErrNotParked, sequence.ErrNotFirst, sequence.ErrDecided, sequence.ErrNotHeld,
+		apiclient.ErrChanged} {
+		if errors.Is(err, known) {
+			return none("SEQ %d: %w: redrive sequences says what waits for what", seq, err)
+		}
 	}
 	return err
 }

@@ -118,12 +118,8 @@ func (s *serving) who(r *http.Request) (console.Person, error) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		return console.Person{Name: s.by + " at " + host, Role: s.role}, nil
 	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if !here(host) || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
-		return console.Person{}, nil
+	if who, err := console.Loopback(r); err != nil || who.Role == 0 {
+		return console.Person{}, err
 	}
 	return console.Person{Name: s.by, Role: s.role}, nil
 }
