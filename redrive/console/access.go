@@ -63,7 +63,9 @@ func Loopback(r *http.Request) (Person, error) {
 
 // who is the person of a request, with a reason, for package operate.
 func (r *request) who(reason string) operate.Person {
-	return operate.Person{Name: r.person.Name, Reason: reason, Right: operate.Right(r.person.Role)}
+	who := r.Person
+	who.Reason = reason
+	return who
 }
 
 // accessUnknown is the error of a request whose access function failed.

@@ -43,7 +43,7 @@ type auditLine struct {
 
 // record is which entries of the record a request asks for.
 func (r *request) record() (operate.Record, error) {
-	of, err := operate.ParseRecord(r.query, r.now)
+	of, err := operate.ParseRecord(r.Query, r.Now)
 	of.Filter.NewestFirst = true
 	return of, err
 }
@@ -54,8 +54,8 @@ func (c *console) audit(r *request) (answer, error) {
 		return answer{}, err
 	}
 	view := auditView{
-		By: r.query.Get("by"), Since: r.query.Get("since"), Until: r.query.Get("until"), Message: r.query.Get("id"),
-		Letter: r.query.Get("letter"), RedriveID: r.query.Get("redrive-id"), Details: r.person.Role >= Look,
+		By: r.Query.Get("by"), Since: r.Query.Get("since"), Until: r.Query.Get("until"), Message: r.Query.Get("id"),
+		Letter: r.Query.Get("letter"), RedriveID: r.Query.Get("redrive-id"), Details: r.Person.Right >= operate.Look,
 		Action: r.link("audit", nil),
 	}
 	for _, name := range inside.EventKinds {
@@ -63,13 +63,13 @@ func (c *console) audit(r *request) (answer, error) {
 		view.Kinds = append(view.Kinds, kindOption{name, operate.EventWords(kind), slices.Contains(of.Filter.Kinds, kind)})
 	}
 	of.Filter.Limit = eventsAtOnce + 1
-	events, err := c.desk.Audit(r.http.Context(), r.who(""), of)
+	events, err := c.desk.Audit(r.HTTP.Context(), r.who(""), of)
 	if err != nil {
 		return answer{}, err
 	}
 	q := url.Values{}
 	for _, name := range operate.RecordFields[:7] {
-		if some := operate.Filled(r.query[name]); len(some) > 0 {
+		if some := operate.Filled(r.Query[name]); len(some) > 0 {
 			q[name] = some
 		}
 	}
@@ -111,7 +111,7 @@ func (c *console) exportAudit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	write, err := c.desk.Export(r.http.Context(), r.who(""), of) // before anything is sent, so that an error is a page
+	write, err := c.desk.Export(r.HTTP.Context(), r.who(""), of) // before anything is sent, so that an error is a page
 	return answer{file: &web.File{Kind: "text/csv; charset=utf-8", Name: "audit.csv", Write: func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, 64<<10)
 		line := func(cells []string) error { _, err := out.WriteString(csvLine(cells)); return err }

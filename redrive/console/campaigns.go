@@ -33,25 +33,25 @@ func (c *console) campaignList(r *request) (answer, error) {
 	list := campaigns.List{Limit: campaignsAtOnce + 1}
 	view := campaignList{Action: r.link("campaigns", nil)}
 	for _, state := range campaigns.States {
-		checked := slices.Contains(r.query["state"], string(state))
+		checked := slices.Contains(r.Query["state"], string(state))
 		if checked {
 			list.States = append(list.States, state)
 		}
 		view.States = append(view.States, stateBox{string(state), operate.StateWords(state), checked})
 	}
 	var err error
-	if list.Before, err = operate.Moment("before", r.query.Get("before"), r.now); err != nil {
+	if list.Before, err = operate.Moment("before", r.Query.Get("before"), r.Now); err != nil {
 		return answer{}, err
 	}
-	list.BeforeID = r.query.Get("before-id")
-	found, err := c.desk.Campaigns.List(r.http.Context(), list)
+	list.BeforeID = r.Query.Get("before-id")
+	found, err := c.desk.Campaigns.List(r.HTTP.Context(), list)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(found) > campaignsAtOnce {
 		found = found[:campaignsAtOnce]
 		last := found[len(found)-1]
-		q := map[string][]string{"state": r.query["state"], "before": {last.CreatedAt.Format(time.RFC3339Nano)},
+		q := map[string][]string{"state": r.Query["state"], "before": {last.CreatedAt.Format(time.RFC3339Nano)},
 			"before-id": {last.ID}}
 		view.Next = r.link("campaigns", q)
 	}
@@ -100,7 +100,7 @@ type campaignView struct {
 type settingLine struct{ Name, Value string }
 
 func (c *console) campaign(r *request) (answer, error) {
-	one, err := c.desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
+	one, err := c.desk.Campaigns.Get(r.HTTP.Context(), r.HTTP.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
@@ -109,7 +109,7 @@ func (c *console) campaign(r *request) (answer, error) {
 }
 
 func (c *console) campaignView(r *request, one campaigns.Campaign) (campaignView, error) {
-	record, err := c.desk.CampaignOf(r.http.Context(), r.who(""), one)
+	record, err := c.desk.CampaignOf(r.HTTP.Context(), r.who(""), one)
 	slices.Reverse(record.Events)
 	request := c.desk.Campaign(one).Request
 	v := campaignView{
@@ -143,7 +143,7 @@ func (c *console) cameBack(r *request, one campaigns.Campaign, v *campaignView) 
 	if !one.State.Ended() && one.State != campaigns.Paused && one.State != campaigns.Canary {
 		return nil // the numbers move: the link has them
 	}
-	groups, slow, err := c.desk.CameBack(r.http.Context(), one, c.counting)
+	groups, slow, err := c.desk.CameBack(r.HTTP.Context(), one, c.counting)
 	v.AgainSlow = slow
 	for _, g := range groups {
 		v.Again = append(v.Again,

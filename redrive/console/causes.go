@@ -37,21 +37,21 @@ type causes struct {
 }
 
 func (c *console) causesOf(r *request) (v causes, err error) {
-	f, err := r.filter(r.query)
+	f, err := r.filter(r.Query)
 	if err != nil {
 		return v, err
 	}
-	f.Limit = rows(r.query, causesShown, mostCauses)
-	skip, _ := strconv.Atoi(r.query.Get(fieldSkip))
+	f.Limit = rows(r.Query, causesShown, mostCauses)
+	skip, _ := strconv.Atoi(r.Query.Get(fieldSkip))
 	skip = min(max(0, skip), mostSkipped)
-	v.Form = r.filterForm("causes", r.query, fieldRows)
+	v.Form = r.filterForm("causes", r.Query, fieldRows)
 	v.Statuses = statusLinks(f, []letters.Status{letters.StatusWaiting, letters.StatusRefused, letters.StatusQuarantined,
 		letters.StatusDiscarded}, func(f letters.Filter) string { return r.link("causes", operate.FilterValues(f)) })
-	last, err := hidden.Of(c.desk.Store).LastSeq(r.http.Context())
+	last, err := hidden.Of(c.desk.Store).LastSeq(r.HTTP.Context())
 	if err != nil {
 		return v, err
 	}
-	groups, err := c.desk.Causes(r.http.Context(), f, skip)
+	groups, err := c.desk.Causes(r.HTTP.Context(), f, skip)
 	if err != nil {
 		return v, err
 	}
@@ -59,11 +59,11 @@ func (c *console) causesOf(r *request) (v causes, err error) {
 	for i, g := range groups {
 		hashes[i] = g.Cause
 	}
-	arrived, err := hidden.Of(c.desk.Store).Arrivals(r.http.Context(), hashes...)
+	arrived, err := hidden.Of(c.desk.Store).Arrivals(r.HTTP.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}
-	notes, err := c.desk.Notes(r.http.Context(), hashes...)
+	notes, err := c.desk.Notes(r.HTTP.Context(), hashes...)
 	if err != nil {
 		return v, err
 	}
@@ -111,7 +111,7 @@ type causeRow struct {
 }
 
 func (c *console) causeRow(r *request, g letters.Group, notes map[string]inside.CauseNote) causeRow {
-	row := causeRow{CauseData: c.desk.Cause(g), New: r.now.Sub(g.FirstFailedAt) < time.Hour,
+	row := causeRow{CauseData: c.desk.Cause(g), New: r.Now.Sub(g.FirstFailedAt) < time.Hour,
 		Sample: r.link("letters/"+id(g.Example), nil)}
 	row.CauseNote = notes[g.Cause]
 	return row
@@ -153,7 +153,7 @@ func (c *console) causeOf(r *request, f letters.Filter) (*causeFacts, error) {
 	if len(f.Causes) != 1 {
 		return nil, nil
 	}
-	groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Causes: f.Causes, Statuses: letters.Statuses(), Limit: 1})
+	groups, err := c.desk.Store.Groups(r.HTTP.Context(), letters.Filter{Causes: f.Causes, Statuses: letters.Statuses(), Limit: 1})
 	if err != nil || len(groups) == 0 {
 		return nil, err
 	}
@@ -161,13 +161,13 @@ func (c *console) causeOf(r *request, f letters.Filter) (*causeFacts, error) {
 	states := slices.DeleteFunc(letters.Statuses(), func(s letters.Status) bool {
 		return g.All[s] == 0 && s != letters.StatusWaiting && !slices.Contains(f.Statuses, s)
 	})
-	notes, err := c.desk.Notes(r.http.Context(), g.Cause)
+	notes, err := c.desk.Notes(r.HTTP.Context(), g.Cause)
 	if err != nil {
 		return nil, err
 	}
 	facts := &causeFacts{causeRow: c.causeRow(r, g, notes), Statuses: statusLinks(letters.Filter{Causes: f.Causes, Statuses: f.Statuses},
 		states, func(f letters.Filter) string { return r.link("letters", operate.FilterValues(f)) })}
-	if c.can(r.person, "cause") {
+	if c.can(r.Person, "cause") {
 		facts.Form = c.noteForm(r, g.Cause, noteValues(facts.CauseNote), problem{})
 	}
 	for i, status := range states {

@@ -76,18 +76,11 @@ func New(config Config) (http.Handler, error) {
 
 // request is a request on its way through the console.
 type request struct {
-	http   *http.Request
-	path   string     // within the console
-	base   string     // leads from the page to the root of the console, as in ../
-	query  url.Values // of the URL
-	route  string     // the name of the page
-	fields []string   // that its forms may send
-	person Person
-	note   string // what the page says about the person's access
-	now    time.Time
-
+	*web.Call
+	path    string            // within the console
+	base    string            // leads from the page to the root of the console, as in ../
+	fields  []string          // that its forms may send
 	privacy *privacy.Redactor // of the console
-	arrived func()            // is called when all of the body was read
 }
 
 // front is what pages and API ask.
@@ -114,9 +107,7 @@ func (c *console) handler() http.Handler {
 
 func (c *console) requestOf(call *web.Call) *request {
 	path := call.HTTP.URL.EscapedPath()
-	return &request{http: call.HTTP, path: path, base: baseOf(path), query: call.Query, route: call.Route, note: call.Note,
-		person: Person{Name: call.Person.Name, Role: Role(call.Person.Right)}, now: call.Now, privacy: c.desk.Masks,
-		arrived: call.Arrived}
+	return &request{Call: call, path: path, base: baseOf(path), privacy: c.desk.Masks}
 }
 
 // ServeHTTP answers a request.
@@ -149,19 +140,19 @@ func baseOf(path string) string {
 
 // form returns the fields of a form that was sent. One that no form of the route has is an error.
 func (r *request) form() (url.Values, error) {
-	err := r.http.ParseForm()
+	err := r.HTTP.ParseForm()
 	if errors.As(err, new(*http.MaxBytesError)) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, err
 	}
-	if err != nil || r.http.PostForm == nil {
+	if err != nil || r.HTTP.PostForm == nil {
 		return nil, badForm()
 	}
-	r.arrived()
-	if name, found := unknown(r.http.PostForm, r.fields); found {
+	r.Arrived()
+	if name, found := unknown(r.HTTP.PostForm, r.fields); found {
 		return nil, badInput(say("The form has a field %q, which this page does not have. Nothing was changed. Correct "+
 			"its name, or leave it out.", boundedtext.Text(name, 100)))
 	}
-	return r.http.PostForm, nil
+	return r.HTTP.PostForm, nil
 }
 
 // link returns the address of a page of the console, relative to the page that is answered.
@@ -174,11 +165,11 @@ func (r *request) link(path string, query url.Values) string {
 }
 
 // can reports whether the person may use a route of that name, and whether there is one.
-func (c *console) can(who Person, name string) bool {
-	return slices.ContainsFunc(c.routes, func(r route) bool { return r.Name == name && operate.Right(who.Role) >= r.Right })
+func (c *console) can(who operate.Person, name string) bool {
+	return slices.ContainsFunc(c.routes, func(r route) bool { return r.Name == name && who.Right >= r.Right })
 }
 
 // log writes a line about an error that the server answers for.
 func (c *console) log(r *request, err error) {
-	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": r.route, "method": r.http.Method})
+	logging.ConsoleFailed.Write(c.config.Logger, err, logging.Fields{"page": r.Route, "method": r.HTTP.Method})
 }

@@ -39,20 +39,20 @@ func decidedPageOf(d *decision) handler {
 }
 
 func (c *console) decidedPage(r *request, d *decision, typed string, p problem) (answer, error) {
-	key := r.http.PathValue("id")
+	key := r.HTTP.PathValue("id")
 	if !d.Made(key) {
 		return answer{}, noPage()
 	}
 	view := decidedView{
 		D: d, Key: key, UndoReason: typed, WrongReason: p.fields["reason"], Problem: p.text, Detail: p.detail,
 		GoOn: r.link(d.Name, nil), Undo: r.link(d.path(key)+"/undo", nil),
-		Exact: r.exactLink(d.path(key), withoutField(r.query, fieldExact)),
+		Exact: r.exactLink(d.path(key), withoutField(r.Query, fieldExact)),
 		Audit: r.link("audit", url.Values{"redrive-id": {key}}), Letters: r.link("letters",
 			operate.FilterValues(d.Of(key))),
 	}
 	a := answer{status: p.status, page: "decided", title: d.DoneTitle}
 	if p.status != http.StatusServiceUnavailable {
-		events, err := c.desk.Decided(r.http.Context(), key)
+		events, err := c.desk.Decided(r.HTTP.Context(), key)
 		if err != nil {
 			return answer{}, err
 		}
@@ -73,15 +73,15 @@ func (c *console) decidedPage(r *request, d *decision, typed string, p problem) 
 // whatIsLeft looks for letters of the selection in the address that are as they were. Whether there are some is found
 // out at once, also if it is not known how many.
 func (c *console) whatIsLeft(r *request, view *decidedView) error {
-	q := withoutField(r.query, fieldExact)
+	q := withoutField(r.Query, fieldExact)
 	s, err := r.toDecide(view.D, q)
 	if err != nil || len(q) == 0 {
 		return nil // the address is of the record alone
 	}
-	ctx, cancel := context.WithTimeout(r.http.Context(), c.patience(r, careful*c.counting))
+	ctx, cancel := context.WithTimeout(r.HTTP.Context(), c.patience(r, careful*c.counting))
 	defer cancel()
 	heads, err := c.desk.Sample(ctx, s, max(1, len(s.Seqs)))
-	unknown := errors.Is(err, context.DeadlineExceeded) && r.http.Context().Err() == nil
+	unknown := errors.Is(err, context.DeadlineExceeded) && r.HTTP.Context().Err() == nil
 	if view.IsLeft = unknown || len(heads) > 0; err != nil && !unknown || !view.IsLeft {
 		return err
 	}
@@ -105,7 +105,7 @@ func (c *console) undoDiscard(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	key, reason := r.http.PathValue("id"), strings.TrimSpace(form.Get("reason"))
+	key, reason := r.HTTP.PathValue("id"), strings.TrimSpace(form.Get("reason"))
 	if !discards.Made(key) {
 		return answer{}, noPage()
 	}

@@ -87,7 +87,7 @@ type decisionView struct {
 // decisionFormOf makes the route that asks before a decision is carried out.
 func decisionFormOf(d *decision) handler {
 	return func(c *console, r *request) (answer, error) {
-		s, err := r.toDecide(d, r.query)
+		s, err := r.toDecide(d, r.Query)
 		if err != nil {
 			return answer{}, err
 		}
@@ -159,7 +159,7 @@ func wrongReason(reason string) string {
 
 // carry carries out a decision about a selection, for as long as one step takes. The page of what was done goes on.
 func (c *console) carry(r *request, d *decision, s operate.Selection, key, reason string, seen *int) (n int, err error) {
-	n, _, err = c.desk.Carry(r.http.Context(), r.who(reason), operate.Deciding{What: d.Decision, Selection: s, ID: key,
+	n, _, err = c.desk.Carry(r.HTTP.Context(), r.who(reason), operate.Deciding{What: d.Decision, Selection: s, ID: key,
 		TakenUp: true, Seen: seen, Step: c.step, Counting: c.patience(r, careful*c.counting)})
 	return n, err
 }
@@ -173,7 +173,7 @@ func (c *console) decisionPage(r *request, d *decision, s operate.Selection, key
 	}
 	if p.status != http.StatusServiceUnavailable {
 		view.Number = c.chosen(r, s)
-		heads, err := c.desk.Sample(r.http.Context(), s, decisionSample)
+		heads, err := c.desk.Sample(r.HTTP.Context(), s, decisionSample)
 		if err != nil {
 			if p.status == 0 {
 				return answer{}, err

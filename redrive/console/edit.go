@@ -75,7 +75,7 @@ func (c *console) edit(r *request) (answer, error) {
 		return c.editPage(r, l, nil,
 			problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrongReason(reason)}})
 	case do == "show":
-		if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
+		if err := c.desk.Show(r.HTTP.Context(), r.who(reason), l.Seq); err != nil {
 			return answer{}, err
 		}
 		return c.editPage(r, l, c.editedText(r, l).form(), problem{})
@@ -92,7 +92,7 @@ func (c *console) edit(r *request) (answer, error) {
 
 // begun reports whether a form was sent before.
 func (c *console) begun(r *request, key string) bool {
-	_, err := c.desk.Campaigns.Get(r.http.Context(), key)
+	_, err := c.desk.Campaigns.Get(r.HTTP.Context(), key)
 	return err == nil
 }
 
@@ -102,7 +102,7 @@ func (c *console) redriveEdited(r *request, l letters.Letter, form url.Values, r
 	if wrong != "" {
 		return c.editPage(r, l, form, problem{status: http.StatusBadRequest, text: wrong})
 	}
-	started, late, err := c.desk.BeginEdited(r.http.Context(), r.who(reason), l, form.Get("version"),
+	started, late, err := c.desk.BeginEdited(r.HTTP.Context(), r.who(reason), l, form.Get("version"),
 		campaigns.Request{ID: form.Get("key"), Edit: e})
 	changed := (*operate.Changed)(nil)
 	switch {
@@ -171,7 +171,7 @@ func (c *console) editDifference(r *request, l letters.Letter, text editedText, 
 	}
 	request := campaigns.Request{Seqs: []int64{l.Seq}, Edit: e}
 	request.Filter.Statuses = []letters.Status{l.Status}
-	plan, _, err := c.desk.Plan(r.http.Context(), r.who(""), request, 0)
+	plan, _, err := c.desk.Plan(r.HTTP.Context(), r.who(""), request, 0)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (c *console) editDifference(r *request, l letters.Letter, text editedText, 
 
 // editAgain shows what was typed while the database is unavailable.
 func (c *console) editAgain(r *request, form url.Values, p problem) (answer, error) {
-	seq, _ := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+	seq, _ := strconv.ParseInt(r.HTTP.PathValue("seq"), 10, 64)
 	view := editView{
 		Seq: seq, Letter: r.link("letters/"+id(seq), nil), Version: form.Get("version"), Key: form.Get("key"),
 		Reason: form.Get("reason"), Payload: form.Get("payload"), Decoded: form.Get("decoded"), Problem: p.text, Detail: p.detail,
@@ -220,7 +220,7 @@ type editedText struct {
 }
 
 func (c *console) editedText(r *request, l letters.Letter) editedText {
-	decoded := c.desk.Decoded(r.http.Context(), l)
+	decoded := c.desk.Decoded(r.HTTP.Context(), l)
 	if decoded.Read() && c.desk.Codec.Encodes() {
 		return editedText{decoded.Clear, decoded.MediaType, decoded}
 	}
@@ -232,7 +232,7 @@ func (t editedText) form() url.Values { return url.Values{"payload": {t.is}, "de
 
 // encode sets the payload of an edit to what was typed, and returns how it reads.
 func (c *console) encode(r *request, l letters.Letter, e *campaigns.Edit, typed string) (*operate.Decoded, string) {
-	payload, reads, err := c.desk.Encode(r.http.Context(), l, typed)
+	payload, reads, err := c.desk.Encode(r.HTTP.Context(), l, typed)
 	switch {
 	case err != nil:
 		return nil, say("The payload is %s, and cannot be encoded: %s. Correct the text, or take back what you changed.",

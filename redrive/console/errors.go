@@ -69,7 +69,7 @@ const (
 // explain turns any error into a fault. The texts of errors name servers and users: they are for persons who may act.
 func (c *console) explain(r *request, err error) *fault {
 	detail := ""
-	if r.person.Role >= Operate {
+	if r.Person.Right >= operate.Act {
 		detail = c.desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	f, refused := (*fault)(nil), (*web.Refusal)(nil)
@@ -105,13 +105,13 @@ type failure struct {
 func (c *console) fail(w http.ResponseWriter, r *request, err error) {
 	f := c.explain(r, err)
 	// a deadline of the body cancels too
-	if errors.Is(r.http.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout {
+	if errors.Is(r.HTTP.Context().Err(), context.Canceled) && f.status != http.StatusRequestTimeout {
 		return // nothing reads the answer any more
 	}
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
 	}
-	safe := r.http.Method == http.MethodGet || r.http.Method == http.MethodHead
+	safe := r.HTTP.Method == http.MethodGet || r.HTTP.Method == http.MethodHead
 	if f.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
@@ -144,7 +144,7 @@ func (c *console) problemOf(r *request, err error) problem {
 	p := problem{status: f.status, text: f.title + ". " + f.text, detail: f.detail}
 	if f.status >= http.StatusInternalServerError {
 		c.log(r, err)
-		if r.http.Method == http.MethodPost {
+		if r.HTTP.Method == http.MethodPost {
 			p.text += " " + "What you typed is below. You can send it again: it is done once."
 		}
 	}

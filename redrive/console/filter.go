@@ -99,8 +99,8 @@ func (r *request) filterForm(action string, q url.Values, keep ...string) filter
 
 // offers reports whether the person may search by a field of the form, and see what others searched for by it.
 func (r *request) offers(name string) bool {
-	return (!slices.Contains(lookFields, name) || r.person.Role >= Look) &&
-		(name != "payload" || r.person.Role >= Operate || !r.masksPayloads())
+	return (!slices.Contains(lookFields, name) || r.Person.Right >= operate.Look) &&
+		(name != "payload" || r.Person.Right >= operate.Act || !r.masksPayloads())
 }
 
 // without is a query without one value, and without the place in a list.
@@ -126,7 +126,7 @@ func hiddenFields(q url.Values) (fields []field) {
 
 // filter reads the filter of a request, if the person may search by it.
 func (r *request) filter(q url.Values) (letters.Filter, error) {
-	f, err := operate.ParseFilter(q, r.now)
+	f, err := operate.ParseFilter(q, r.Now)
 	if err == nil {
 		err = r.who("").MaySearch(f, r.privacy)
 	}

@@ -164,7 +164,7 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 	var v fleetView
 	var unknown error
 	note := ""
-	for i, seen := range fleet.Look(r.http, m.services, m.timeout) {
+	for i, seen := range fleet.Look(r.HTTP, m.services, m.timeout) {
 		note = cmp.Or(note, seen.Note)
 		switch {
 		case seen.Unknown != nil: // it has no name here: the person may be one who may not see it
@@ -175,7 +175,7 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 			v.add(r, m.all[i], seen)
 		}
 	}
-	if err := r.http.Context().Err(); errors.Is(err, context.Canceled) {
+	if err := r.HTTP.Context().Err(); errors.Is(err, context.Canceled) {
 		return answer{}, err
 	}
 	switch {
@@ -187,7 +187,7 @@ func (m *members) overview(_ *console, r *request) (answer, error) {
 	}
 	slices.SortStableFunc(v.Causes, func(a, b memberCause) int { return cmp.Compare(b.Count, a.Count) })
 	v.Causes = v.Causes[:min(len(v.Causes), fleetCauses)]
-	r.note = note
+	r.Note = note
 	return answer{page: "fleet", title: "All services", view: v}, nil
 }
 
@@ -200,7 +200,7 @@ func (v *fleetView) add(r *request, of member, seen fleet.Seen) {
 	case seen.Err != nil:
 		line.Failed = "This service could not be read. Its log says why."
 	}
-	if seen.Err != nil && r.http.Context().Err() == nil {
+	if seen.Err != nil && r.HTTP.Context().Err() == nil {
 		c.log(r, seen.Err)
 	}
 	if seen.Err == nil {
@@ -208,7 +208,7 @@ func (v *fleetView) add(r *request, of member, seen fleet.Seen) {
 		line.Waiting = max(0, line.Letters[string(letters.StatusWaiting)])
 		line.FailedAgain = max(0, line.Letters[string(letters.StatusFailedAgain)])
 		if !line.OldestFailedAt.IsZero() {
-			line.OldestAge = age(r.now.Sub(line.OldestFailedAt))
+			line.OldestAge = age(r.Now.Sub(line.OldestFailedAt))
 		}
 		v.Waiting += line.Waiting
 		for _, g := range line.Causes {

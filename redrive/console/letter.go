@@ -22,7 +22,7 @@ func (c *console) letter(r *request) (answer, error) {
 		return answer{}, err
 	}
 	v := letterPage{
-		L: l, Look: r.person.Role >= Look, Closed: c.desk.Masks.Text(l.WhyClosed()),
+		L: l, Look: r.Person.Right >= operate.Look, Closed: c.desk.Masks.Text(l.WhyClosed()),
 		CauseLink: r.link("letters", operate.FilterValues(letters.Filter{Causes: []string{l.Cause},
 			Statuses: letters.Statuses()})),
 		Edits: l.Status != letters.StatusDiscarded && l.Status != letters.StatusErased, Base: r.base,
@@ -42,14 +42,14 @@ func (c *console) letter(r *request) (answer, error) {
 	if v.Look && l.Closed == nil && l.Status != letters.StatusErased {
 		v.Payload = c.payloadOf(r, l)
 	}
-	events, err := c.desk.Store.History(r.http.Context(), l.Seq)
+	events, err := c.desk.Store.History(r.HTTP.Context(), l.Seq)
 	if err == nil {
 		v.Line, v.Earlier = timeLine(r, l.Letter, events)
 		v.Others, err = c.others(r, l)
 	}
 	if err == nil {
 		var seq int64
-		v.Behind, seq, err = c.desk.Behind(r.http.Context(), l.Origin)
+		v.Behind, seq, err = c.desk.Behind(r.HTTP.Context(), l.Origin)
 		v.BehindLink = r.link("sequences/"+id(seq), nil)
 	}
 	return answer{page: "letter", title: say("Letter %s", strconv.FormatInt(l.Seq, 10)), view: v}, err
@@ -79,11 +79,11 @@ type letterPage struct {
 
 // oneLetter returns the letter that the address names.
 func (c *console) oneLetter(r *request) (l operate.Letter, err error) {
-	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+	seq, err := strconv.ParseInt(r.HTTP.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return l, noPage()
 	}
-	return c.desk.Letter(r.http.Context(), seq)
+	return c.desk.Letter(r.HTTP.Context(), seq)
 }
 
 // otherLetter is another letter of the same message: a redriven message that failed again has one more.
@@ -100,7 +100,7 @@ func (c *console) others(r *request, l operate.Letter) (all []otherLetter, err e
 	if l.Original.UUID == "" {
 		return nil, nil
 	}
-	heads, err := c.desk.Store.Heads(r.http.Context(),
+	heads, err := c.desk.Store.Heads(r.HTTP.Context(),
 		letters.Filter{IDs: []string{l.Original.UUID}, Statuses: letters.Statuses(), Limit: shownOthers})
 	for _, h := range heads {
 		all = append(all, otherLetter{id(h.Seq), r.link("letters/"+id(h.Seq), nil), operate.StatusWords(h.Status),
@@ -138,12 +138,12 @@ const (
 // payloadOf returns a view of the masked payload. Of a long payload only the beginning is looked at, and whether
 // anything of the rest is masked is not known. If the decoded text has masked values, the bytes are not shown.
 func (c *console) payloadOf(r *request, l operate.Letter) *payloadView {
-	p, want := []byte(l.Original.Payload), printable.Format(r.query.Get("view"))
+	p, want := []byte(l.Original.Payload), printable.Format(r.Query.Get("view"))
 	looked := p[:min(len(p), payloadLooked)]
 	masked := c.desk.Masks.Payload(looked)
 	v := &payloadView{View: printable.Payload(masked, want, payloadText, payloadHex, len(looked) == len(p)), Size: len(p)}
 	v.Masked = string(masked) != string(looked) || len(looked) < len(p)
-	decoded := c.desk.Decoded(r.http.Context(), l.Letter)
+	decoded := c.desk.Decoded(r.HTTP.Context(), l.Letter)
 	if decoded != nil {
 		v.Decoded = &decoded.DecodedData
 	}
@@ -183,7 +183,7 @@ func (c *console) downloadUnmasked(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.desk.Show(r.http.Context(), r.who(reason), l.Seq); err != nil {
+	if err := c.desk.Show(r.HTTP.Context(), r.who(reason), l.Seq); err != nil {
 		return answer{}, err
 	}
 	return answer{file: web.Bytes("letter-"+id(l.Seq)+".bin", l.Original.Payload)}, nil

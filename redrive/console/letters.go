@@ -59,7 +59,7 @@ type letterRow struct {
 }
 
 func (c *console) lettersOf(r *request) (v letterList, err error) {
-	q := r.query
+	q := r.Query
 	f, err := r.filter(q)
 	if err != nil {
 		return v, err
@@ -93,7 +93,7 @@ func (c *console) lettersOf(r *request) (v letterList, err error) {
 	}
 	page := f
 	page.Limit = show + 1 // one more says whether there is a next page
-	heads, err := c.desk.Store.Heads(r.http.Context(), page)
+	heads, err := c.desk.Store.Heads(r.HTTP.Context(), page)
 	if err != nil {
 		return v, err
 	}
@@ -139,14 +139,14 @@ func (c *console) listActions(r *request, statuses []letters.Status, number int)
 // arrived while they were counted would be in the number and not in the selection, so it counts again then. Some
 // filters read each letter: the page does not wait for their operate.Number, unless the person asks.
 func (c *console) number(r *request, v *letterList, f letters.Filter) error {
-	ctx, cancel := r.http.Context(), context.CancelFunc(func() {})
-	if r.query.Get(fieldExact) == "" {
+	ctx, cancel := r.HTTP.Context(), context.CancelFunc(func() {})
+	if r.Query.Get(fieldExact) == "" {
 		ctx, cancel = context.WithTimeout(ctx, c.counting)
 	}
 	defer cancel()
 	s, err := c.desk.Freeze(ctx, f)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil {
-		v.Exact = r.link("letters", merged(operate.FilterValues(f), only(r.query, listFields...),
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && r.HTTP.Context().Err() == nil {
+		v.Exact = r.link("letters", merged(operate.FilterValues(f), only(r.Query, listFields...),
 			url.Values{fieldExact: {"1"}}))
 		return nil
 	}

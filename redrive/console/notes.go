@@ -57,14 +57,14 @@ func (c *console) noteCause(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	cause, reason := r.http.PathValue("cause"), strings.TrimSpace(typed.Get("reason"))
+	cause, reason := r.HTTP.PathValue("cause"), strings.TrimSpace(typed.Get("reason"))
 	again := func(p problem) (answer, error) {
 		return answer{status: p.status, page: "cause", title: "Work on a cause", view: c.noteForm(r, cause, typed, p)}, nil
 	}
 	if wrong := wrongReason(reason); wrong != "" {
 		return again(problem{status: http.StatusBadRequest, fields: map[string]string{"reason": wrong}})
 	}
-	err = c.changeNote(r.http.Context(), r, cause, typed, reason)
+	err = c.changeNote(r.HTTP.Context(), r, cause, typed, reason)
 	wrong := (*operate.Wrong)(nil)
 	switch {
 	case err == nil:
@@ -97,7 +97,7 @@ func (c *console) changeNote(ctx context.Context, r *request, cause string, type
 		}
 	}
 	if text := strings.TrimSpace(typed.Get("snooze")); text != is.Get("snooze") {
-		until, err := operate.Begin("snooze", text, r.now)
+		until, err := operate.Begin("snooze", text, r.Now)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ type eventLine struct {
 }
 
 func (c *console) overviewOf(r *request) (v overview, err error) {
-	ctx := r.http.Context()
+	ctx := r.HTTP.Context()
 	totals, err := hidden.Of(c.desk.Store).Totals(ctx)
 	if err != nil {
 		return v, err
@@ -91,7 +91,7 @@ func (c *console) overviewOf(r *request) (v overview, err error) {
 	}
 	if len(first) > 0 {
 		v.Oldest = first[0].FirstFailedAt
-		v.OldestAge = age(r.now.Sub(v.Oldest))
+		v.OldestAge = age(r.Now.Sub(v.Oldest))
 	}
 	if err := c.arrivals(r, &v); err != nil {
 		return v, err
@@ -114,7 +114,7 @@ func (c *console) overviewOf(r *request) (v overview, err error) {
 
 // doneLast are the newest events. What one person did to many letters for one reason is one line.
 func (c *console) doneLast(r *request) (lines []eventLine, err error) {
-	events, err := c.desk.Audit(r.http.Context(), r.who(""),
+	events, err := c.desk.Audit(r.HTTP.Context(), r.who(""),
 		operate.Record{Filter: letters.EventFilter{NewestFirst: true, Limit: readEvents}})
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ type legend struct {
 
 // arrivals draws the chart of the last hour, and names the causes: the newest trouble first.
 func (c *console) arrivals(r *request, v *overview) error {
-	causes, err := hidden.Of(c.desk.Store).CausesBySize(r.http.Context(), letters.Filter{Statuses: letters.Statuses()}, 0,
+	causes, err := hidden.Of(c.desk.Store).CausesBySize(r.HTTP.Context(), letters.Filter{Statuses: letters.Statuses()}, 0,
 		arrivalCauses)
 	if err != nil {
 		return err
@@ -190,16 +190,16 @@ func (c *console) arrivals(r *request, v *overview) error {
 	var all []legend
 	sums := make([]int, 60)
 	for some := range slices.Chunk(causes, mostCauses) {
-		groups, err := c.desk.Store.Groups(r.http.Context(), letters.Filter{Causes: some, Statuses: letters.Statuses(),
+		groups, err := c.desk.Store.Groups(r.HTTP.Context(), letters.Filter{Causes: some, Statuses: letters.Statuses(),
 			Limit: mostCauses})
 		if err != nil {
 			return err
 		}
-		arrived, err := hidden.Of(c.desk.Store).Arrivals(r.http.Context(), some...)
+		arrived, err := hidden.Of(c.desk.Store).Arrivals(r.HTTP.Context(), some...)
 		if err != nil {
 			return err
 		}
-		notes, err := c.desk.Notes(r.http.Context(), some...)
+		notes, err := c.desk.Notes(r.HTTP.Context(), some...)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ type answer struct {
 type layout struct {
 	Title, Service, Base, Style, Script, Icon string
 	Nav                                       []place
-	Person                                    Person
+	Person                                    operate.Person
 	Note                                      string
 	Refresh                                   int // seconds
 	View                                      any
@@ -54,7 +54,7 @@ type place struct {
 func (l layout) Can(name string) bool { return l.can(name) }
 
 // Look reports whether the person may see payloads and values of metadata.
-func (l layout) Look() bool { return l.Person.Role >= Look }
+func (l layout) Look() bool { return l.Person.Right >= operate.Look }
 
 // live is the header by which the script asks for the moving part of a page alone.
 const live = "Spillway-Live"
@@ -82,13 +82,13 @@ func redirect(w http.ResponseWriter, status int, to string) {
 func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	switch {
 	case a.file != nil:
-		a.file.Send(w, r.http)
+		a.file.Send(w, r.HTTP)
 		return nil
 	case a.static != nil:
 		w.Header().Set("Content-Type", a.kind)
 		w.Header().Set("Vary", "Accept-Encoding")
 		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		web.Send(w, r.http, http.StatusOK, a.static)
+		web.Send(w, r.HTTP, http.StatusOK, a.static)
 		return nil
 	case a.to != "":
 		redirect(w, http.StatusSeeOther, a.to)
@@ -98,7 +98,7 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	if page == nil {
 		return fmt.Errorf("%w: there is no page %q", errTemplate, a.page)
 	}
-	if r.http.Header.Get(live) != "" && page.Lookup("live") != nil && a.status == 0 {
+	if r.HTTP.Header.Get(live) != "" && page.Lookup("live") != nil && a.status == 0 {
 		name = "live"
 	}
 	var body bytes.Buffer
@@ -108,26 +108,26 @@ func (c *console) send(w http.ResponseWriter, r *request, a answer) error {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Vary", "Accept-Encoding, "+live)
-	if a.status == 0 && web.Unchanged(w, r.http, body.Bytes()) {
+	if a.status == 0 && web.Unchanged(w, r.HTTP, body.Bytes()) {
 		return nil
 	}
-	web.Send(w, r.http, max(a.status, http.StatusOK), body.Bytes())
+	web.Send(w, r.HTTP, max(a.status, http.StatusOK), body.Bytes())
 	return nil
 }
 
 func (c *console) layout(r *request, a answer) layout {
 	l := layout{
 		Title: a.title, Service: c.service, Base: r.base, Style: styleName, Script: scriptName, Icon: iconName,
-		Person: r.person, Note: r.note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
-			return c.can(r.person, name)
+		Person: r.Person, Note: r.Note, Refresh: int(a.refresh.Seconds()), View: a.view, can: func(name string) bool {
+			return c.can(r.Person, name)
 		},
 	}
-	if c.inFleet && r.person.Role > nothing {
+	if c.inFleet && r.Person.Right > operate.Nothing {
 		l.Nav = append(l.Nav, place{Name: "All services", Link: r.base + "../../"})
 	}
 	for _, found := range c.routes {
-		if found.nav != "" && operate.Right(r.person.Role) >= found.Right {
-			l.Nav = append(l.Nav, place{found.nav, r.link(found.Pattern, nil), r.route == found.Name})
+		if found.nav != "" && r.Person.Right >= found.Right {
+			l.Nav = append(l.Nav, place{found.nav, r.link(found.Pattern, nil), r.Route == found.Name})
 		}
 	}
 	return l
@@ -159,7 +159,7 @@ func hashOf(content []byte) string {
 
 // static answers with a style, a script or an icon. They are the same for everyone.
 func (c *console) static(r *request) (answer, error) {
-	switch r.http.PathValue("file") {
+	switch r.HTTP.PathValue("file") {
 	case styleName:
 		return answer{kind: "text/css; charset=utf-8", static: style}, nil
 	case scriptName:

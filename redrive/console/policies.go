@@ -30,10 +30,10 @@ type blockedLine struct {
 }
 
 func (c *console) policies(r *request) (v policiesView, err error) {
-	all, err := c.desk.Policies(r.http.Context())
+	all, err := c.desk.Policies(r.HTTP.Context())
 	v.Frozen = all.Frozen
 	may := func(s operate.Steering, path string) {
-		if r.person.Role >= Operate {
+		if r.Person.Right >= operate.Act {
 			v.Actions = append(v.Actions, action{s, r.link("policies/"+path, nil)})
 		}
 	}
@@ -85,20 +85,20 @@ func releasing(name, cause string) operate.Steering {
 // freezes makes the route that freezes a policy, or all of them, or thaws.
 func freezes(freeze bool) handler {
 	return func(c *console, r *request) (answer, error) {
-		name := r.http.PathValue("name")
+		name := r.HTTP.PathValue("name")
 		act := action{freezing(freeze, name), r.link("policies/"+named(freeze, name), nil)}
 		return c.perform(r, act, r.link("campaigns", nil), func(who operate.Person, _ float64) error {
-			_, err := c.desk.FreezePolicies(r.http.Context(), who, name, freeze)
+			_, err := c.desk.FreezePolicies(r.HTTP.Context(), who, name, freeze)
 			return err
 		})
 	}
 }
 
 func (c *console) unblock(r *request) (answer, error) {
-	name, cause := r.http.PathValue("name"), r.http.PathValue("cause")
+	name, cause := r.HTTP.PathValue("name"), r.HTTP.PathValue("cause")
 	act := action{releasing(name, cause), r.link("policies/"+url.PathEscape(name)+"/"+url.PathEscape(cause)+"/release", nil)}
 	return c.perform(r, act, r.link("campaigns", nil), func(who operate.Person, _ float64) error {
-		_, err := c.desk.ReleaseCause(r.http.Context(), who, name, cause)
+		_, err := c.desk.ReleaseCause(r.HTTP.Context(), who, name, cause)
 		return err
 	})
 }
@@ -152,9 +152,9 @@ func (c *console) perform(r *request, act action, back string, do func(who opera
 // steer makes the route that does something with a campaign.
 func steer(s operate.Steering) handler {
 	return func(c *console, r *request) (answer, error) {
-		id := r.http.PathValue("id")
+		id := r.HTTP.PathValue("id")
 		return c.perform(r, actionOf(r, s, id), r.link("campaigns/"+id, nil), func(who operate.Person, rate float64) error {
-			now, err := c.desk.Steer(r.http.Context(), who, id, s, rate)
+			now, err := c.desk.Steer(r.HTTP.Context(), who, id, s, rate)
 			if errors.Is(err, campaigns.ErrState) && now.ID != "" {
 				return &fault{status: http.StatusConflict, title: "Nothing was changed", text: say("The state of the campaign "+
 					"is now: %s.", operate.StateWords(now.State)), cause: err}

@@ -68,7 +68,7 @@ func (c *console) redrive(r *request) (answer, error) {
 	if form.Get("do") != "start" {
 		return page(problem{})
 	}
-	request := set.request(s.Campaign(), r.now)
+	request := set.request(s.Campaign(), r.Now)
 	reason := set.Get("reason")
 	request.ID, request.Reason = set.Get("key"), reason
 	if wrong := wrongReason(reason); wrong != "" {
@@ -78,7 +78,7 @@ func (c *console) redrive(r *request) (answer, error) {
 		return page(problem{status: http.StatusBadRequest, text: say(fieldsWrong, len(set.wrong))})
 	}
 	seen, _ := strconv.Atoi(form.Get(fieldSeen))
-	started, late, err := c.desk.Begin(r.http.Context(), r.who(reason), operate.Beginning{Request: request, Seen: &seen,
+	started, late, err := c.desk.Begin(r.HTTP.Context(), r.who(reason), operate.Beginning{Request: request, Seen: &seen,
 		Counting: c.patience(r, c.counting)})
 	more := (*operate.MoreMatch)(nil)
 	switch {
@@ -106,9 +106,9 @@ func (c *console) redrive(r *request) (answer, error) {
 // toRedrive is the selection of a request, with letters that may be redriven: those that wait, unless the person chose
 // other states.
 func (c *console) toRedrive(r *request, posted bool) (s operate.Selection, err error) {
-	q := r.query
+	q := r.Query
 	if posted {
-		q = r.http.PostForm
+		q = r.HTTP.PostForm
 	}
 	if s, err = r.selection(q); err != nil || len(s.Filter.Statuses) == 0 {
 		return s, err
@@ -127,7 +127,7 @@ func (c *console) toRedrive(r *request, posted bool) (s operate.Selection, err e
 
 // selection is the selection of values, for what the person may see.
 func (r *request) selection(q map[string][]string) (operate.Selection, error) {
-	s, err := operate.ParseSelection(q, r.now)
+	s, err := operate.ParseSelection(q, r.Now)
 	if err == nil && len(s.Seqs) == 0 {
 		_, err = r.filter(q)
 	}
@@ -153,7 +153,7 @@ func (c *console) redrivePage(r *request, s operate.Selection, n operate.Number,
 	}
 	if p.status != http.StatusServiceUnavailable {
 		was := maps.Clone(set.wrong)
-		request := set.request(s.Campaign(), r.now)
+		request := set.request(s.Campaign(), r.Now)
 		maps.Copy(set.wrong, was)
 		view.Edits = request.Edit != nil
 		if err := c.dryRun(r, request, set, &view); err != nil {
@@ -180,7 +180,7 @@ func (c *console) dryRun(r *request, request campaigns.Request, set campaignForm
 		view.NoPlan = settingsWrong
 		return nil
 	}
-	plan, part, err := c.desk.Plan(r.http.Context(), r.who(""), request, operate.Planned)
+	plan, part, err := c.desk.Plan(r.HTTP.Context(), r.who(""), request, operate.Planned)
 	if set.about(err) {
 		view.NoPlan = settingsWrong
 		return nil

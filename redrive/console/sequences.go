@@ -15,9 +15,9 @@ const (
 
 // sequences lists the keys whose messages wait in order, those with the most messages first.
 func (c *console) sequences(r *request) (answer, error) {
-	show := rows(r.query, sequencesShown, mostSequences)
-	all, err := c.desk.Sequences(r.http.Context(), show)
-	v := sequenceList{Look: r.person.Role >= Look}
+	show := rows(r.Query, sequencesShown, mostSequences)
+	all, err := c.desk.Sequences(r.HTTP.Context(), show)
+	v := sequenceList{Look: r.Person.Right >= operate.Look}
 	for _, p := range all {
 		p = c.desk.Parked(r.who(""), p)
 		v.Rows = append(v.Rows, sequenceRow{p, keyOf(p), operate.Waiting(p), r.link("sequences/"+id(p.Seq), nil)})
@@ -60,23 +60,23 @@ type sequencePage struct {
 
 // sequence shows the messages of a key that wait, and asks what is to be done about the first.
 func (c *console) sequence(r *request) (answer, error) {
-	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+	seq, err := strconv.ParseInt(r.HTTP.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return answer{}, noPage()
 	}
-	first, all, err := c.desk.Sequence(r.http.Context(), seq, parkedShown)
+	first, all, err := c.desk.Sequence(r.HTTP.Context(), seq, parkedShown)
 	if err != nil {
 		return answer{}, err
 	}
 	v := sequencePage{SequenceData: c.desk.SequenceOf(r.who(""), first, all), State: operate.Waiting(first),
-		Look: r.person.Role >= Look, More: first.Messages - len(all),
+		Look: r.Person.Right >= operate.Look, More: first.Messages - len(all),
 		List: r.link("sequences", nil), OnRecord: r.link("audit", map[string][]string{"kind": {"sequence"}})}
 	if v.Name = keyOf(v.Parked); len(v.Waiting) > 0 {
 		v.Failed = v.Waiting[0]
 	}
 	if first.Decided == "" {
 		for _, s := range sequenceSteps {
-			if c.can(r.person, s.route) && (s.what != sequence.Release || first.Held) {
+			if c.can(r.Person, s.route) && (s.what != sequence.Release || first.Held) {
 				v.Actions = append(v.Actions, action{s.Steering, r.link("sequences/"+id(first.Seq)+"/"+s.Name, nil)})
 			}
 		}
@@ -104,13 +104,13 @@ var sequenceSteps = []sequenceStep{
 // decideSequence makes the route that writes a decision down, and goes to the key.
 func decideSequence(s sequenceStep) handler {
 	return func(c *console, r *request) (answer, error) {
-		seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+		seq, err := strconv.ParseInt(r.HTTP.PathValue("seq"), 10, 64)
 		if err != nil || seq <= 0 {
 			return answer{}, noPage()
 		}
 		at := "sequences/" + id(seq)
 		return c.perform(r, action{s.Steering, r.link(at+"/"+s.Name, nil)}, r.link(at, nil), func(who operate.Person, _ float64) error {
-			_, err := c.desk.DecideSequence(r.http.Context(), who, seq, s.what, false)
+			_, err := c.desk.DecideSequence(r.HTTP.Context(), who, seq, s.what, false)
 			return err
 		})
 	}

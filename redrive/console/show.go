@@ -32,7 +32,7 @@ func (c *console) functions() template.FuncMap {
 		"when":    when,
 		"v":       c.value,
 		"plain":   c.plain,
-		"role":    func(r Role) string { return operate.Right(r).String() },
+		"role":    operate.Right.String,
 		"reason":  reasonField,
 		"hint":    func() string { return reasonHint },
 		"short":   shortName,
@@ -179,7 +179,7 @@ const fieldExact = "exact"
 // patience is how long a page waits for a number that a person decides by: longer than a list does, and longest if the
 // person asks.
 func (c *console) patience(r *request, usual time.Duration) time.Duration {
-	if r.query.Get(fieldExact) != "" {
+	if r.Query.Get(fieldExact) != "" {
 		return c.timeout / 4
 	}
 	return usual
@@ -195,7 +195,7 @@ func (c *console) chosen(r *request, s operate.Selection) operate.Number {
 
 // chosenWithin counts the letters of a selection that are there now, if that does not take longer.
 func (c *console) chosenWithin(r *request, s operate.Selection, usual time.Duration) operate.Number {
-	ctx, cancel := context.WithTimeout(r.http.Context(), c.patience(r, usual))
+	ctx, cancel := context.WithTimeout(r.HTTP.Context(), c.patience(r, usual))
 	defer cancel()
 	return c.desk.Count(ctx, s)
 }
@@ -244,7 +244,7 @@ func (c *console) doable(r *request, statuses []letters.Status) (some []doing) {
 		{name: discards.Name, word: discards.Title, class: "danger", from: discards.From},
 	} {
 		takes, all := operate.Among(statuses, d.from)
-		if d.all = all; takes && c.can(r.person, d.name) {
+		if d.all = all; takes && c.can(r.Person, d.name) {
 			some = append(some, d)
 		}
 	}

@@ -25,21 +25,21 @@ type answer struct {
 // send sends an answer. An error means that nothing was sent.
 func (h *Handler) send(r *request, a answer) error {
 	if a.file != nil {
-		a.file.Send(r.writer, r.http)
+		a.file.Send(r.Writer, r.HTTP)
 		return nil
 	}
 	body, err := json.Marshal(a.json)
 	if err != nil {
 		return &unwritable{err}
 	}
-	header := r.writer.Header()
+	header := r.Writer.Header()
 	header.Set("Content-Type", "application/json")
 	if a.location != "" {
 		header.Set("Location", r.root+a.location)
 	}
 	header.Set("Vary", "Accept-Encoding")
-	if r.http.Method == post || !web.Unchanged(r.writer, r.http, body) {
-		web.Send(r.writer, r.http, max(a.status, http.StatusOK), append(body, '\n'))
+	if r.HTTP.Method == post || !web.Unchanged(r.Writer, r.HTTP, body) {
+		web.Send(r.Writer, r.HTTP, max(a.status, http.StatusOK), append(body, '\n'))
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func missing(why string) *operate.Problem {
 // may act.
 func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 	said := ""
-	if r.person.Right >= operate.Act {
+	if r.Person.Right >= operate.Act {
 		said = h.Desk.Masks.Text(boundedtext.Error(err, privacy.MaxText))
 	}
 	if errors.As(err, new(*unwritable)) {
@@ -95,9 +95,9 @@ func (h *Handler) problemOf(r *request, err error) *operate.Problem {
 // fail answers with problem details.
 func (h *Handler) fail(w http.ResponseWriter, r *request, err error) {
 	p := h.problemOf(r, err)
-	operate.Tell(r.http.Context(), err)
+	operate.Tell(r.HTTP.Context(), err)
 	// a deadline of the body cancels too
-	if errors.Is(r.http.Context().Err(), context.Canceled) && p.Status != http.StatusRequestTimeout {
+	if errors.Is(r.HTTP.Context().Err(), context.Canceled) && p.Status != http.StatusRequestTimeout {
 		return // nothing reads the answer any more
 	}
 	if p.Status >= http.StatusInternalServerError {
@@ -113,7 +113,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *request, err error) {
 	w.Header().Del("ETag")
 	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
-	if r.http.Method != http.MethodHead {
+	if r.HTTP.Method != http.MethodHead {
 		_, _ = w.Write(append(body, '\n')) // the reader may be gone
 	}
 }

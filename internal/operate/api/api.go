@@ -14,7 +14,6 @@ package api
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -82,27 +81,19 @@ func Local(desk *operate.Desk, name string) *Handler {
 
 // request is a request on its way.
 type request struct {
-	http    *http.Request
-	writer  http.ResponseWriter
-	query   url.Values
-	route   string
-	person  operate.Person
-	note    string
-	now     time.Time
-	root    string // leads from the address to the root of the API
-	arrived func()
+	*web.Call
+	root string // leads from the address to the root of the API
 }
 
 // who is the person with a reason.
 func (r *request) who(reason string) operate.Person {
-	who := r.person
+	who := r.Person
 	who.Reason = reason
 	return who
 }
 
 func requestOf(c *web.Call) *request {
-	return &request{http: c.HTTP, writer: c.Writer, query: c.Query, route: c.Route, person: c.Person, note: c.Note, now: c.Now,
-		root: rootOf(strings.TrimPrefix(c.HTTP.URL.EscapedPath(), Prefix)), arrived: c.Arrived}
+	return &request{c, rootOf(strings.TrimPrefix(c.HTTP.URL.EscapedPath(), Prefix))}
 }
 
 // ServeHTTP answers a request, whose path begins with Prefix.
@@ -118,7 +109,7 @@ func rootOf(path string) string {
 
 // answer calls the route.
 func (h *Handler) answer(r *request, of *Route) (a answer, err error) {
-	for name, values := range r.query {
+	for name, values := range r.Query {
 		switch {
 		case len(values) > 1 && !slices.Contains(Lists, name):
 			return a, invalid(name, "is there %d times: give it once", len(values))
@@ -127,7 +118,7 @@ func (h *Handler) answer(r *request, of *Route) (a answer, err error) {
 		}
 	}
 	if of.Keyed {
-		if r.person.Key, err = keyOf(r.http.Header); err != nil {
+		if r.Person.Key, err = keyOf(r.HTTP.Header); err != nil {
 			return a, err
 		}
 	}
@@ -136,6 +127,6 @@ func (h *Handler) answer(r *request, of *Route) (a answer, err error) {
 
 // log writes a line about an error that the server answers for.
 func (h *Handler) log(r *request, err error) {
-	page := strings.TrimSpace("api " + r.route)
-	logging.ConsoleFailed.Write(h.Logger, err, logging.Fields{"page": page, "method": r.http.Method})
+	page := strings.TrimSpace("api " + r.Route)
+	logging.ConsoleFailed.Write(h.Logger, err, logging.Fields{"page": page, "method": r.HTTP.Method})
 }

@@ -8,11 +8,11 @@ import (
 
 // record is which entries of the record a request asks for.
 func (r *request) record() (operate.Record, error) {
-	of, err := operate.ParseRecord(r.query, r.now)
+	of, err := operate.ParseRecord(r.Query, r.Now)
 	if err != nil {
 		return of, err
 	}
-	of.Filter.NewestFirst, err = order(r.query, "newest")
+	of.Filter.NewestFirst, err = order(r.Query, "newest")
 	return of, err
 }
 
@@ -22,15 +22,15 @@ func (h *Handler) audit(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if of.Filter.After, err = after(r.query); err != nil {
+	if of.Filter.After, err = after(r.Query); err != nil {
 		return answer{}, err
 	}
-	n, err := limit(r.query, mostLimit)
+	n, err := limit(r.Query, mostLimit)
 	if err != nil {
 		return answer{}, err
 	}
 	of.Filter.Limit = n
-	events, err := h.Desk.Audit(r.http.Context(), r.person, of)
+	events, err := h.Desk.Audit(r.HTTP.Context(), r.Person, of)
 	v := eventsOf(events)
 	if of.Seq == 0 && len(events) == n {
 		v.Next = strconv.FormatInt(events[n-1].Number, 10)

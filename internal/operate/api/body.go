@@ -18,19 +18,19 @@ import (
 
 // read reads the body of a request into a value: one JSON value, with no field that the value does not have.
 func (r *request) read(into any) error {
-	kind, params, err := mime.ParseMediaType(r.http.Header.Get("Content-Type"))
+	kind, params, err := mime.ParseMediaType(r.HTTP.Header.Get("Content-Type"))
 	charset := strings.ToLower(params["charset"])
 	if err != nil || kind != "application/json" || charset != "" && charset != "utf-8" {
 		return &operate.Problem{Status: http.StatusUnsupportedMediaType, Type: operate.ProblemMediaType,
-			Title: "The body is no JSON", Detail: "The Content-Type is " + quoted(r.http.Header.Get("Content-Type")) +
+			Title: "The body is no JSON", Detail: "The Content-Type is " + quoted(r.HTTP.Header.Get("Content-Type")) +
 				": send application/json."}
 	}
-	decoder := json.NewDecoder(r.http.Body)
+	decoder := json.NewDecoder(r.HTTP.Body)
 	decoder.DisallowUnknownFields()
 	if err = decoder.Decode(into); err == nil {
 		_, err = decoder.Token() // after the one value there is nothing
 		if errors.Is(err, io.EOF) {
-			r.arrived()
+			r.Arrived()
 			return nil
 		}
 		if err == nil {

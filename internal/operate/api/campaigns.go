@@ -16,12 +16,12 @@ import (
 
 // campaigns lists campaigns, the newest first.
 func (h *Handler) campaigns(r *request) (answer, error) {
-	n, err := limit(r.query, mostLimit)
+	n, err := limit(r.Query, mostLimit)
 	if err != nil {
 		return answer{}, err
 	}
 	list := campaigns.List{Limit: n}
-	for _, typed := range operate.Filled(r.query["state"]) {
+	for _, typed := range operate.Filled(r.Query["state"]) {
 		state := campaigns.State(typed)
 		if !slices.Contains(campaigns.States, state) {
 			var names []string
@@ -32,21 +32,21 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 		}
 		list.States = append(list.States, state)
 	}
-	if begin := r.query.Get("begins"); begin != "" {
-		if len(r.query) > 1 {
+	if begin := r.Query.Get("begins"); begin != "" {
+		if len(r.Query) > 1 {
 			return answer{}, errAlone
 		}
-		found, err := h.Desk.CampaignsBegin(r.http.Context(), begin)
+		found, err := h.Desk.CampaignsBegin(r.HTTP.Context(), begin)
 		return answer{json: h.campaignsData(r, found)}, err
 	}
-	if last := r.query.Get("after"); last != "" {
+	if last := r.Query.Get("after"); last != "" {
 		before, id, _ := strings.Cut(last, " ")
 		if list.Before, err = time.Parse(time.RFC3339Nano, before); err != nil {
 			return answer{}, operate.WrongValue("after", last, "use next of the page before, or leave it out")
 		}
 		list.BeforeID = id
 	}
-	found, err := h.Desk.Campaigns.List(r.http.Context(), list)
+	found, err := h.Desk.Campaigns.List(r.HTTP.Context(), list)
 	v := h.campaignsData(r, found)
 	if len(found) == n {
 		v.Next = found[n-1].CreatedAt.Format(time.RFC3339Nano) + " " + found[n-1].ID
@@ -57,26 +57,26 @@ func (h *Handler) campaigns(r *request) (answer, error) {
 func (h *Handler) campaignsData(r *request, found []campaigns.Campaign) operate.CampaignsData {
 	v := operate.CampaignsData{Campaigns: []operate.CampaignData{}}
 	for _, one := range found {
-		v.Campaigns = append(v.Campaigns, h.Desk.Shown(r.person, one))
+		v.Campaigns = append(v.Campaigns, h.Desk.Shown(r.Person, one))
 	}
 	return v
 }
 
 // campaign sends a campaign and its record.
 func (h *Handler) campaign(r *request) (answer, error) {
-	one, err := h.Desk.Campaigns.Get(r.http.Context(), r.http.PathValue("id"))
+	one, err := h.Desk.Campaigns.Get(r.HTTP.Context(), r.HTTP.PathValue("id"))
 	if err != nil {
 		return answer{}, err
 	}
-	v, err := h.Desk.CampaignOf(r.http.Context(), r.person, one)
+	v, err := h.Desk.CampaignOf(r.HTTP.Context(), r.Person, one)
 	return answer{json: v}, err
 }
 
 // steer makes the route of something that a person can do with a campaign.
 func steer(s operate.Steering) handler {
 	to := func(h *Handler, r *request, reason string, rate float64) (answer, error) {
-		now, err := h.Desk.Steer(r.http.Context(), r.who(reason), r.http.PathValue("id"), s, rate)
-		return answer{json: h.Desk.Shown(r.person, now)}, err
+		now, err := h.Desk.Steer(r.HTTP.Context(), r.who(reason), r.HTTP.PathValue("id"), s, rate)
+		return answer{json: h.Desk.Shown(r.Person, now)}, err
 	}
 	if !s.Rated {
 		return posted(func(h *Handler, r *request, body operate.ReasonBody) (answer, error) {
@@ -137,7 +137,7 @@ func (h *Handler) plan(r *request, body operate.StartBody) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	p, part, err := h.Desk.Plan(r.http.Context(), r.person, c, h.Planned)
+	p, part, err := h.Desk.Plan(r.HTTP.Context(), r.Person, c, h.Planned)
 	return answer{json: h.Desk.PlanOf(p, part)}, err
 }
 
@@ -147,8 +147,8 @@ func (h *Handler) start(r *request, body operate.StartBody) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.ID = r.person.Key
-	begun, late, err := h.Desk.Begin(r.http.Context(), r.who(c.Reason),
+	c.ID = r.Person.Key
+	begun, late, err := h.Desk.Begin(r.HTTP.Context(), r.who(c.Reason),
 		operate.Beginning{Request: c, Seen: body.Seen, Counting: h.Counting})
 	return h.begun(r, begun, late, err)
 }
@@ -159,13 +159,13 @@ func (h *Handler) begun(r *request, c campaigns.Campaign, late, err error) (answ
 	case errors.Is(err, campaigns.ErrNoLetters):
 		return answer{}, &operate.Problem{Status: http.StatusConflict, Type: operate.ProblemNoLetters,
 			Title: "No letter can be redriven", Detail: "No letter of the selection can be redriven now.",
-			LeftOut: h.Desk.Shown(r.person, c).LeftOut}
+			LeftOut: h.Desk.Shown(r.Person, c).LeftOut}
 	case err != nil:
 		return answer{}, err
 	case late != nil:
 		h.log(r, late)
 	}
-	return answer{status: http.StatusCreated, json: h.Desk.Shown(r.person, c), location: "campaigns/" + c.ID}, nil
+	return answer{status: http.StatusCreated, json: h.Desk.Shown(r.Person, c), location: "campaigns/" + c.ID}, nil
 }
 
 // edit redrives one letter with changes.
@@ -183,14 +183,14 @@ func (h *Handler) edit(r *request, body operate.LetterEditBody) (answer, error) 
 	if err != nil {
 		return answer{}, err
 	}
-	c, late, err := h.Desk.BeginEdited(r.http.Context(), r.who(body.Reason), l.Letter, body.Version,
-		campaigns.Request{ID: r.person.Key, Edit: body.Edit})
+	c, late, err := h.Desk.BeginEdited(r.HTTP.Context(), r.who(body.Reason), l.Letter, body.Version,
+		campaigns.Request{ID: r.Person.Key, Edit: body.Edit})
 	return h.begun(r, c, late, err)
 }
 
 // policies lists the standing policies.
 func (h *Handler) policies(r *request) (answer, error) {
-	all, err := h.Desk.Policies(r.http.Context())
+	all, err := h.Desk.Policies(r.HTTP.Context())
 	all.Policies = append([]inside.Policy{}, all.Policies...)
 	return answer{json: all}, err
 }
@@ -199,8 +199,8 @@ func (h *Handler) policies(r *request) (answer, error) {
 func freeze(frozen bool) handler {
 	state := map[bool]string{true: "frozen", false: "thawed"}[frozen]
 	return posted(func(h *Handler, r *request, body operate.ReasonBody) (answer, error) {
-		name := r.http.PathValue("name") // none stands for all
-		changed, err := h.Desk.FreezePolicies(r.http.Context(), r.who(body.Reason), name, frozen)
+		name := r.HTTP.PathValue("name") // none stands for all
+		changed, err := h.Desk.FreezePolicies(r.HTTP.Context(), r.who(body.Reason), name, frozen)
 		return answer{json: operate.PolicyChanged{Policy: name, State: state, Changed: changed}}, err
 	})
 }
@@ -210,14 +210,14 @@ func (h *Handler) release(r *request, body operate.ReleaseBody) (answer, error) 
 	if body.Cause == "" {
 		return answer{}, invalid("cause", "is missing: name the cause that is repaired, or its first characters")
 	}
-	cause, err := h.Desk.ReleaseCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("name"), body.Cause)
-	return answer{json: operate.PolicyChanged{Policy: r.http.PathValue("name"), Cause: cause, State: "released",
+	cause, err := h.Desk.ReleaseCause(r.HTTP.Context(), r.who(body.Reason), r.HTTP.PathValue("name"), body.Cause)
+	return answer{json: operate.PolicyChanged{Policy: r.HTTP.PathValue("name"), Cause: cause, State: "released",
 		Changed: true}}, err
 }
 
 // outages lists what the breakers of the instances share, or what this process holds if they share nothing.
 func (h *Handler) outages(r *request) (answer, error) {
-	all, err := h.Desk.Outages(r.http.Context())
+	all, err := h.Desk.Outages(r.HTTP.Context())
 	if errors.Is(err, operate.ErrNoOutages) && h.Breakers != nil {
 		if all, err = h.held(); err != nil {
 			h.log(r, err)
@@ -236,7 +236,7 @@ func hold(hold bool) handler {
 		if body.All == (body.Handler != "") {
 			return answer{}, invalid("handler", "is missing, or all is true too: name a handler, or give all, for all handlers")
 		}
-		changed, err := h.Desk.Hold(r.http.Context(), r.who(body.Reason), body.Handler, hold)
+		changed, err := h.Desk.Hold(r.HTTP.Context(), r.who(body.Reason), body.Handler, hold)
 		return answer{json: operate.HandlerChanged{Handler: body.Handler, State: state, Changed: changed}}, err
 	})
 }

@@ -15,16 +15,16 @@ import (
 
 // decision is what is on record under an id.
 func (h *Handler) decision(r *request, what operate.Decision, id string, complete bool) (answer, error) {
-	events, err := h.Desk.Decided(r.http.Context(), id)
+	events, err := h.Desk.Decided(r.HTTP.Context(), id)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(events) == 0 {
 		return answer{}, missing("No letter was changed by this request.")
 	}
-	e := h.Desk.Events(r.person, events)[0]
+	e := h.Desk.Events(r.Person, events)[0]
 	v := operate.DecidedData{ID: id, By: e.By, Reason: e.Reason, At: e.At, Complete: complete}
-	ctx, cancel := context.WithTimeout(r.http.Context(), h.Counting)
+	ctx, cancel := context.WithTimeout(r.HTTP.Context(), h.Counting)
 	defer cancel()
 	if n := h.Desk.Count(ctx, operate.Selection{Filter: what.Of(id)}); n.Known() {
 		count := n.N()
@@ -84,8 +84,8 @@ func selectionOf(body operate.DecideBody, what operate.Decision) (s operate.Sele
 // carryOut marks the letters of a selection, as long as a step may take, under the key of the request.
 func (h *Handler) carryOut(r *request, what operate.Decision, s operate.Selection, reason string, seen *int) (answer,
 	error) {
-	id := what.Name + "-" + r.person.Key
-	n, cut, err := h.Desk.Carry(r.http.Context(), r.who(reason),
+	id := what.Name + "-" + r.Person.Key
+	n, cut, err := h.Desk.Carry(r.HTTP.Context(), r.who(reason),
 		operate.Deciding{What: what, Selection: s, ID: id, Seen: seen, Step: h.Step, Counting: h.Counting})
 	switch {
 	case errors.Is(err, operate.ErrNothing):
@@ -106,24 +106,24 @@ func erase(dryRun bool) handler {
 		if (len(body.IDs) == 0) == (len(body.Metadata) == 0) {
 			return answer{}, invalid("ids", "is missing, and so is metadata, or both are given: give one of them")
 		}
-		ctx, cancel := context.WithTimeout(r.http.Context(), h.Step)
+		ctx, cancel := context.WithTimeout(r.HTTP.Context(), h.Step)
 		defer cancel()
 		report, complete, err := h.Desk.Erase(ctx, r.who(body.Reason), erasure.Request{IDs: body.IDs,
 			Metadata: body.Metadata, RemoveKeys: body.RemoveKeys, ForgetIDs: body.ForgetIDs, DryRun: dryRun})
-		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.person), Complete: complete, Report: report}}, err
+		return answer{json: operate.ErasedData{ID: operate.ErasureID(r.Person), Complete: complete, Report: report}}, err
 	})
 }
 
 // sequences lists the keys whose messages wait in order.
 func (h *Handler) sequences(r *request) (answer, error) {
-	n, err := limit(r.query, mostLimit)
+	n, err := limit(r.Query, mostLimit)
 	if err != nil {
 		return answer{}, err
 	}
-	all, err := h.Desk.Sequences(r.http.Context(), n)
+	all, err := h.Desk.Sequences(r.HTTP.Context(), n)
 	v := operate.SequencesData{Sequences: []sequence.Parked{}, Cut: len(all) == n}
 	for _, p := range all {
-		v.Sequences = append(v.Sequences, h.Desk.Parked(r.person, p))
+		v.Sequences = append(v.Sequences, h.Desk.Parked(r.Person, p))
 	}
 	return answer{json: v}, err
 }
@@ -134,15 +134,15 @@ func (h *Handler) sequence(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	n, err := limit(r.query, mostLimit)
+	n, err := limit(r.Query, mostLimit)
 	if err != nil {
 		return answer{}, err
 	}
-	first, all, err := h.Desk.Sequence(r.http.Context(), seq, n)
+	first, all, err := h.Desk.Sequence(r.HTTP.Context(), seq, n)
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{json: h.Desk.SequenceOf(r.person, first, all)}, nil
+	return answer{json: h.Desk.SequenceOf(r.Person, first, all)}, nil
 }
 
 // decisions are what a person can decide about the first message of a key.
@@ -165,7 +165,7 @@ func decideSequence(what sequence.Decision) handler {
 		if body.All && what != sequence.Discard {
 			return answer{}, invalid("all", "is true: only discard takes all messages of a key; leave it out")
 		}
-		n, err := h.Desk.DecideSequence(r.http.Context(), r.who(body.Reason), seq, what, body.All)
+		n, err := h.Desk.DecideSequence(r.HTTP.Context(), r.who(body.Reason), seq, what, body.All)
 		if err != nil {
 			return answer{}, err
 		}

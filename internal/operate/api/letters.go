@@ -15,9 +15,9 @@ import (
 
 // filter reads the filter of the query, if the person may search by it.
 func (h *Handler) filter(r *request) (letters.Filter, error) {
-	f, err := operate.ParseFilter(r.query, r.now)
+	f, err := operate.ParseFilter(r.Query, r.Now)
 	if err == nil {
-		err = r.person.MaySearch(f, h.Desk.Masks)
+		err = r.Person.MaySearch(f, h.Desk.Masks)
 	}
 	return f, err
 }
@@ -29,12 +29,12 @@ const mostSkipped = 1_000_000
 func (h *Handler) causes(r *request) (answer, error) {
 	f, err := h.filter(r)
 	if err == nil {
-		f.Limit, err = limit(r.query, operate.MostCauses)
+		f.Limit, err = limit(r.Query, operate.MostCauses)
 	}
 	if err != nil {
 		return answer{}, err
 	}
-	skip, err := after(r.query)
+	skip, err := after(r.Query)
 	if err != nil {
 		return answer{}, err
 	}
@@ -42,15 +42,15 @@ func (h *Handler) causes(r *request) (answer, error) {
 		return answer{}, operate.WrongValue("after", strconv.FormatInt(skip, 10), "use at most "+
 			strconv.Itoa(mostSkipped)+", or choose fewer causes")
 	}
-	if begin := r.query.Get("begins"); begin != "" {
-		if len(r.query) > 1 {
+	if begin := r.Query.Get("begins"); begin != "" {
+		if len(r.Query) > 1 {
 			return answer{}, errAlone
 		}
-		groups, err := h.Desk.CausesBegin(r.http.Context(), begin)
+		groups, err := h.Desk.CausesBegin(r.HTTP.Context(), begin)
 		v, err := h.causesData(r, groups, err)
 		return answer{json: v}, err
 	}
-	groups, err := h.Desk.Causes(r.http.Context(), f, int(skip))
+	groups, err := h.Desk.Causes(r.HTTP.Context(), f, int(skip))
 	v, err := h.causesData(r, groups, err)
 	if len(groups) == f.Limit {
 		v.Next = strconv.FormatInt(skip+int64(len(groups)), 10)
@@ -65,7 +65,7 @@ func (h *Handler) causesData(r *request, groups []letters.Group, err error) (ope
 	if err != nil {
 		return v, err
 	}
-	noted, err := h.Desk.Noted(r.http.Context(), groups)
+	noted, err := h.Desk.Noted(r.HTTP.Context(), groups)
 	v.Causes = append(v.Causes, noted...)
 	return v, err
 }
@@ -79,7 +79,7 @@ func (h *Handler) noteCause(r *request, body operate.CauseBody) (answer, error) 
 		}
 		c.SnoozedUntil = new(time.Time)
 	}
-	v, err := h.Desk.ChangeCause(r.http.Context(), r.who(body.Reason), r.http.PathValue("cause"), c)
+	v, err := h.Desk.ChangeCause(r.HTTP.Context(), r.who(body.Reason), r.HTTP.PathValue("cause"), c)
 	return answer{json: v}, err
 }
 
@@ -89,18 +89,18 @@ func (h *Handler) letters(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	n, err := limit(r.query, mostLimit)
+	n, err := limit(r.Query, mostLimit)
 	if err != nil {
 		return answer{}, err
 	}
-	if f.NewestFirst, err = order(r.query, "oldest"); err != nil {
+	if f.NewestFirst, err = order(r.Query, "oldest"); err != nil {
 		return answer{}, err
 	}
-	if f.After, err = after(r.query); err != nil {
+	if f.After, err = after(r.Query); err != nil {
 		return answer{}, err
 	}
 	f.Limit = min(n+1, letters.MaxLimit) // one more says whether there is a next page
-	heads, err := h.Desk.Store.Heads(r.http.Context(), f)
+	heads, err := h.Desk.Store.Heads(r.HTTP.Context(), f)
 	if err != nil {
 		return answer{}, err
 	}
@@ -121,14 +121,14 @@ func (h *Handler) count(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.http.Context(), h.Front.Timeout()/4)
+	ctx, cancel := context.WithTimeout(r.HTTP.Context(), h.Front.Timeout()/4)
 	defer cancel()
 	s, err := h.Desk.Freeze(ctx, f)
 	v := operate.CountData{MaxSeq: s.Filter.MaxSeq}
 	switch {
 	case err == nil:
 		v.Counted, v.Count = true, &s.Number
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && r.http.Context().Err() == nil && v.MaxSeq > 0:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && r.HTTP.Context().Err() == nil && v.MaxSeq > 0:
 		err = nil
 	}
 	return answer{json: v}, err
@@ -140,12 +140,12 @@ func (h *Handler) one(r *request) (l operate.Letter, err error) {
 	if err != nil {
 		return l, err
 	}
-	return h.Desk.Letter(r.http.Context(), seq)
+	return h.Desk.Letter(r.HTTP.Context(), seq)
 }
 
 // seq is the number in the address.
 func (r *request) seq() (int64, error) {
-	seq, err := strconv.ParseInt(r.http.PathValue("seq"), 10, 64)
+	seq, err := strconv.ParseInt(r.HTTP.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
 		return 0, missing("The address names a letter by a number from 1 on.")
 	}
@@ -158,11 +158,11 @@ func (h *Handler) letter(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	events, err := h.Desk.Store.History(r.http.Context(), l.Seq)
+	events, err := h.Desk.Store.History(r.HTTP.Context(), l.Seq)
 	if err != nil {
 		return answer{}, err
 	}
-	v := h.Desk.Data(r.http.Context(), r.person, l, events)
+	v := h.Desk.Data(r.HTTP.Context(), r.Person, l, events)
 	v.Version = operate.VersionOf(l.Letter)
 	return answer{json: v}, nil
 }
@@ -198,7 +198,7 @@ func (h *Handler) payload(r *request) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if h.Desk.Hides(l.Original.Payload, h.Desk.Decoded(r.http.Context(), l.Letter)) {
+	if h.Desk.Hides(l.Original.Payload, h.Desk.Decoded(r.HTTP.Context(), l.Letter)) {
 		return answer{}, &operate.Problem{Status: http.StatusForbidden, Type: operate.ProblemMasked,
 			Title: "The payload is masked", Detail: "The payload has values that are masked. With the right to operate, a POST " +
 				"with a reason sends it, on record."}
@@ -210,7 +210,7 @@ func (h *Handler) payload(r *request) (answer, error) {
 func (h *Handler) unmasked(r *request, body operate.ReasonBody) (answer, error) {
 	l, err := h.withPayload(r)
 	if err == nil {
-		err = h.Desk.Show(r.http.Context(), r.who(body.Reason), l.Seq)
+		err = h.Desk.Show(r.HTTP.Context(), r.who(body.Reason), l.Seq)
 	}
 	if err != nil {
 		return answer{}, err

@@ -29,9 +29,9 @@ func (j rawJSON) MarshalJSON() ([]byte, error) { return j, nil }
 
 // service says who answers, and what the person may do.
 func (h *Handler) service(r *request) (answer, error) {
-	tables, err := h.Desk.Tables(r.http.Context())
-	v := operate.ServiceData{Service: hidden.Of(h.Desk.Store).Service(), API: Version, Person: r.person.Name,
-		Right: r.person.Right.String(), Note: r.note, Tables: tables}
+	tables, err := h.Desk.Tables(r.HTTP.Context())
+	v := operate.ServiceData{Service: hidden.Of(h.Desk.Store).Service(), API: Version, Person: r.Person.Name,
+		Right: r.Person.Right.String(), Note: r.Note, Tables: tables}
 	for _, status := range letters.Statuses() {
 		v.Statuses = append(v.Statuses, string(status))
 	}
@@ -44,7 +44,7 @@ func (h *Handler) service(r *request) (answer, error) {
 
 // health counts what there is.
 func (h *Handler) health(r *request) (answer, error) {
-	ctx := r.http.Context()
+	ctx := r.HTTP.Context()
 	totals, err := hidden.Of(h.Desk.Store).Totals(ctx)
 	if err != nil {
 		return answer{}, err
