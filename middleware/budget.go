@@ -24,7 +24,7 @@ type Budget struct {
 	// Share is how many further attempts are made per handled message, over the last TTL. A negative value means none.
 	// Default: 0.2.
 	Share float64
-	// PerSecond is how many further attempts are made in any case, without any traffic too. Those of a whole TTL can be
+	// PerSecond is how many further attempts are made beside these, without any traffic too. Those of a whole TTL can be
 	// made at once. A negative value means none. Default: 10.
 	PerSecond float64
 	// TTL is how long a handled message counts. It must be from 1 second to 1 minute. Default: 10 seconds.
@@ -170,8 +170,7 @@ const bucketSlots = 10
 // noteEvery is how many messages are handled before the clock is read to count them. It is a power of two.
 const noteEvery = 64
 
-// bucket is the budget for one kind of traffic. A further attempt is charged to the share of handled messages, or else
-// to the floor. Each has its own count, so that a burst of traffic that is over does not eat the floor that is due now.
+// bucket is the budget for one kind of traffic.
 type bucket struct {
 	handled atomic.Uint64 // messages, ever
 
@@ -190,14 +189,13 @@ type bucket struct {
 	sum     tally
 }
 
-// tally counts what happened in a slot, or in all.
-type tally struct{ handled, onShare, onFloor int64 }
+// tally counts messages and further attempts in a slot, or in all.
+type tally struct{ handled, further int64 }
 
 // withdrawal is what a further attempt was charged to.
 type withdrawal struct {
-	from  *bucket // nil if nothing was charged
-	slot  int64
-	share bool
+	from *bucket // nil if nothing was charged
+	slot int64
 }
 
 func (b *bucket) init(of Budget, traffic string, live *bucket) {
@@ -225,17 +223,16 @@ func (b *bucket) spent(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
-	return !b.sharesOne(now) && b.sum.onFloor >= b.floor
+	return !b.hasOne(now)
 }
 
-// sharesOne reports whether the share of handled messages has a further attempt. The caller holds mu, and has called
-// advance.
-func (b *bucket) sharesOne(now time.Time) bool {
+// hasOne reports whether there is a further attempt. The caller holds mu, and has called advance.
+func (b *bucket) hasOne(now time.Time) bool {
 	handled := b.sum.handled
 	if b.live != nil {
 		handled += b.live.handledLately(now)
 	}
-	return b.share*float64(handled)-float64(b.sum.onShare) >= 1
+	return b.share*float64(handled)+float64(b.floor-b.sum.further) >= 1
 }
 
 // withdraw charges a further attempt. It reports false if the budget is spent.
@@ -243,18 +240,12 @@ func (b *bucket) withdraw(now time.Time) (w withdrawal, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.advance(now)
-	slot := &b.slots[b.current%bucketSlots]
-	switch {
-	case b.sharesOne(now):
-		slot.onShare++
-		b.sum.onShare++
-		return withdrawal{b, b.current, true}, true
-	case b.sum.onFloor < b.floor:
-		slot.onFloor++
-		b.sum.onFloor++
-		return withdrawal{b, b.current, false}, true
+	if !b.hasOne(now) {
+		return withdrawal{}, false
 	}
-	return withdrawal{}, false
+	b.slots[b.current%bucketSlots].further++
+	b.sum.further++
+	return withdrawal{b, b.current}, true
 }
 
 // handledLately returns how many messages were handled in the last TTL.
@@ -273,17 +264,10 @@ func (w withdrawal) refund() {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.current-w.slot >= bucketSlots {
-		return
+	if b.current-w.slot < bucketSlots {
+		b.slots[w.slot%bucketSlots].further--
+		b.sum.further--
 	}
-	slot := &b.slots[w.slot%bucketSlots]
-	if w.share {
-		slot.onShare--
-		b.sum.onShare--
-		return
-	}
-	slot.onFloor--
-	b.sum.onFloor--
 }
 
 // next returns how long it is until a slot is forgotten, and with it withdrawals of then.
@@ -315,7 +299,6 @@ func (b *bucket) advance(now time.Time) {
 
 func (b *bucket) forget(slot *tally) {
 	b.sum.handled -= slot.handled
-	b.sum.onShare -= slot.onShare
-	b.sum.onFloor -= slot.onFloor
+	b.sum.further -= slot.further
 	*slot = tally{}
 }

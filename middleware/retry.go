@@ -11,7 +11,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/watermill-spillway/spillway/classify"
-	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/attempts"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
@@ -292,7 +291,7 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
 		a.Verdict.Class.String()
 	if line, due := eventHandlerRetried.At(r.config.Logger, topic, handler, class); due {
-		line.Write(r.cause(a.Err), logging.Fields{
+		line.Write(logging.CauseOf(a.Err, r.config.Privacy.Text), logging.Fields{
 			logging.Topic: topic, logging.Handler: handler, logging.Class: class, logging.Attempt: a.Number,
 			logging.Wait:      pause,
 			logging.MessageID: c.ID(),
@@ -302,14 +301,6 @@ func (r *Retry) onRetry(c *chain.Call, a Attempt, pause time.Duration) {
 		a = r.shown(c, a)
 		safecall.Hook(r.config.Logger, "middleware.OnRetry", func() { r.config.Hooks.OnRetry(c.Ctx, a, pause) })
 	}
-}
-
-// maxMasked bounds the text of an error that is masked.
-const maxMasked = 64 << 10
-
-// cause returns an error with the text of err for a log line: bounded and masked.
-func (r *Retry) cause(err error) error {
-	return logging.Cause(r.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
 }
 
 // BudgetSpent is a budget that has no further attempt now, and the message that asked for one. A status has no message.
@@ -409,9 +400,8 @@ func (r *Retry) spent(c *chain.Call, b *bucket, event BudgetSpent) {
 	if event.ToStage {
 		to = "stage"
 	}
-	if line, due := eventBudgetSpent.At(r.config.Logger, handler, b.traffic, to); due {
-		line.Write(nil, logging.Fields{logging.Handler: handler, logging.Traffic: b.traffic, logging.To: to})
-	}
+	eventBudgetSpent.Write(r.config.Logger, nil,
+		logging.Fields{logging.Handler: handler, logging.Traffic: b.traffic, logging.To: to})
 	if r.config.Hooks.OnBudgetSpent != nil {
 		safecall.Hook(r.config.Logger, "middleware.OnBudgetSpent", func() {
 			r.config.Hooks.OnBudgetSpent(c.Ctx, event)

@@ -116,6 +116,11 @@ func (l Line) Write(err error, fields Fields) {
 // does not wrap the original, whose text is not masked.
 func Cause(text string) error { return masked(boundedtext.Text(text, maxError)) }
 
+// CauseOf is Cause with the text of err, bounded and masked.
+func CauseOf(err error, mask func(string) string) error {
+	return Cause(mask(boundedtext.Error(err, maxMasked)))
+}
+
 // masked is an error whose text is masked.
 type masked string
 

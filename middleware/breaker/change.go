@@ -115,15 +115,12 @@ func (b *Breaker) log(change Change) {
 	}
 }
 
-// maxMasked bounds the text of an error that is masked.
-const maxMasked = 64 << 10
-
 // cause returns an error with the text of err, bounded and masked.
 func (b *Breaker) cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	return logging.Cause(b.config.Privacy.Text(boundedtext.Error(err, maxMasked)))
+	return logging.CauseOf(err, b.config.Privacy.Text)
 }
 
 // Outages, and the breaker.

@@ -85,8 +85,5 @@ func (t *trace) end(c *chain.Call, before, in context.Context, op *observe.Opera
 
 // text returns the text of err for the Tracer: bounded and masked.
 func (t *trace) text(err error) string {
-	return logging.Cause(t.shared.Privacy.Text(boundedtext.Error(err, maxMasked))).Error()
+	return logging.CauseOf(err, t.shared.Privacy.Text).Error()
 }
-
-// maxMasked bounds the text of an error that is masked.
-const maxMasked = 64 << 10
