@@ -107,7 +107,7 @@ func (w *waiter) hold(router context.Context, msg *message.Message, out chan<- *
 
 // untilSettled waits for a handler that may finish although the router closes.
 func (w *waiter) untilSettled(msg *message.Message, session context.Context) {
-	if !graceful.Ends(session) {
+	if graceful.TakingOf(session) == nil {
 		return
 	}
 	select {

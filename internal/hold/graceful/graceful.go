@@ -102,9 +102,6 @@ func TakingOf(ctx context.Context) context.Context {
 	return taking
 }
 
-// Ends reports whether the subscription of a message with ctx drains: then ctx ends some time after it.
-func Ends(ctx context.Context) bool { return TakingOf(ctx) != nil }
-
 // Began reports whether the subscription of a message with ctx takes no more.
 func Began(ctx context.Context) bool {
 	taking := TakingOf(ctx)

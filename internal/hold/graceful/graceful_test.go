@@ -56,7 +56,7 @@ func TestTwoSteps(t *testing.T) {
 func TestWithoutDrain(t *testing.T) {
 	ctx, stop := graceful.Waits(t.Context())
 	stop()
-	if ctx != t.Context() || graceful.Began(ctx) || graceful.Ends(ctx) {
+	if ctx != t.Context() || graceful.Began(ctx) || graceful.TakingOf(ctx) != nil {
 		t.Error("the context is of a drain")
 	}
 }

@@ -74,13 +74,6 @@ func (m *Memory[T]) Get(of Message) *T {
 // Forget forgets a message.
 func (m *Memory[T]) Forget(of Message) { delete(m.of, of) }
 
-// Each calls f with the id of each message.
-func (m *Memory[T]) Each(f func(id string)) {
-	for of := range m.of {
-		f(of.id)
-	}
-}
-
 // Len returns how many messages are remembered.
 func (m *Memory[T]) Len() int { return len(m.of) }
 

@@ -13,7 +13,7 @@ import (
 // closures are the most lines of code, neither blank nor comment, that a program may compile of this project if it
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
-	"":                      27_550,
+	"":                      27_400,
 	"classify":              1_500,
 	"idempotency":           9_800,
 	"middleware":            5_600,
@@ -22,7 +22,7 @@ var closures = map[string]int{
 	"middleware/stages":     11_300,
 	"naming":                600,
 	"poison":                9_300,
-	"redrive/console":       35_250,
+	"redrive/console":       35_050,
 	"seal":                  700,
 }
 
