@@ -1,7 +1,6 @@
 package wmamqp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -11,14 +10,13 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 )
 
 // channel is one of the publisher's, with confirms. One caller at a time has it, so that what is returned is of that
-// caller's messages.
+// caller's message.
 type channel struct {
 	*amqp091.Channel
-	returns  chan amqp091.Return // room for all that can come
+	returns  chan amqp091.Return // room for that of the caller's message
 	ends     chan *amqp091.Error
 	frameMax int
 }
@@ -30,7 +28,7 @@ func openChannel(conn *amqp091.Connection) (*channel, error) {
 	}
 	c := &channel{Channel: opened, frameMax: conn.Config.FrameSize}
 	c.ends = c.NotifyClose(make(chan *amqp091.Error, 1))
-	c.returns = c.NotifyReturn(make(chan amqp091.Return, togetherMessages))
+	c.returns = c.NotifyReturn(make(chan amqp091.Return, 1))
 	if err := c.Confirm(false); err != nil {
 		return nil, fmt.Errorf("wmamqp: switch confirms on: %w", errors.Join(err, c.Close()))
 	}
@@ -110,17 +108,23 @@ func (p *Publisher) take(deadline <-chan struct{}) (*channel, error) {
 		return nil, ErrClosed
 	default:
 	}
-	select {
-	case c := <-p.slots:
-		if c != nil && c.IsClosed() {
-			c = nil
+	var c *channel
+	select { // rather one that is open
+	case c = <-p.free:
+	default:
+		select {
+		case c = <-p.free:
+		case <-p.unopened:
+		case <-p.closing:
+			return nil, ErrClosed
+		case <-deadline:
+			return nil, errNoChannel
 		}
-		return c, nil
-	case <-p.closing:
-		return nil, ErrClosed
-	case <-deadline:
-		return nil, errNoChannel
 	}
+	if c != nil && c.IsClosed() {
+		c = nil
+	}
+	return c, nil
 }
 
 // ready opens the channel and declares the exchange, where that is still to be done. The client waits for the broker's
@@ -137,13 +141,13 @@ func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{})
 	p.unavailable.Go(func() {
 		c, err := p.prepare(c, exchange)
 		if err != nil { // a refused declaration has closed it
-			p.slots <- nil
+			p.unopened <- struct{}{}
 		}
 		select {
 		case results <- result{c, err}:
 		case <-gone:
 			if err == nil {
-				p.slots <- c
+				p.free <- c
 			}
 		}
 	})
@@ -198,117 +202,11 @@ func (p *Publisher) forget(exchange string) {
 // path, and as the place comes back afterwards there are never more of these than places.
 func (p *Publisher) discard(c *channel) {
 	if c.IsClosed() {
-		p.slots <- nil
+		p.unopened <- struct{}{}
 		return
 	}
 	p.unavailable.Go(func() {
 		_ = c.Close()
-		p.slots <- nil
+		p.unopened <- struct{}{}
 	})
-}
-
-// What goes together on one channel.
-const (
-	togetherMessages = 64
-	togetherBytes    = 1 << 20
-)
-
-// outgoing is a message on its way.
-type outgoing struct {
-	to         address
-	publishing *amqp091.Publishing
-}
-
-// newTogether batches messages that find no channel free.
-func (p *Publisher) newTogether() *batcher.Batcher[outgoing] {
-	return batcher.New(batcher.Config[outgoing]{
-		Rows: togetherMessages, Bytes: togetherBytes, Lanes: p.config.channels, Timeout: p.config.ConfirmTimeout,
-		Together: p.publishTogether,
-	})
-}
-
-// publishTogether publishes messages on one channel, and waits for their confirms together. It leaves out what the
-// broker refused or returned: published alone, each has its own error. After an error all of them are published alone.
-func (p *Publisher) publishTogether(ctx context.Context, messages []outgoing) (leftOut []int, err error) {
-	c, err := p.take(ctx.Done())
-	if err != nil {
-		return nil, err
-	}
-	confirms := make([]*amqp091.DeferredConfirmation, len(messages))
-	healthy := false
-	defer func() {
-		switch {
-		case healthy:
-			p.slots <- c
-		case c != nil:
-			p.discard(c)
-		}
-	}()
-	for _, m := range messages { // before any is sent: a channel that ready gives back must have nothing to say
-		if c, err = p.ready(c, m.to.exchange, ctx.Done()); err != nil {
-			c = nil
-			return nil, err
-		}
-	}
-	for i, m := range messages {
-		if checkSize(m.publishing, c.frameMax) != nil {
-			continue
-		}
-		if confirms[i], err = c.PublishWithDeferredConfirm(m.to.exchange, m.to.key, true, false,
-			*m.publishing); err != nil {
-			return nil, err
-		}
-	}
-	for _, confirm := range confirms {
-		if confirm == nil {
-			continue
-		}
-		select {
-		case <-confirm.Done():
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	if c.IsClosed() {
-		return nil, errClosedTogether
-	}
-	healthy = true
-	returned := c.returned()
-	for i, confirm := range confirms {
-		if confirm != nil && !confirm.Acked() { // see channel.publish
-			healthy = false
-		}
-		if confirm == nil || !confirm.Acked() || returned[messages[i].name()] {
-			leftOut = append(leftOut, i)
-		}
-	}
-	return leftOut, nil
-}
-
-var errClosedTogether = errors.New("wmamqp: the channel was closed before the confirms")
-
-// name is what a message that is returned is known by. Others may have the same.
-type name struct {
-	address
-	id string
-}
-
-func (o outgoing) name() name { return name{o.to, o.publishing.MessageId} }
-
-// returned returns the names of messages that came back. A message is returned before it is confirmed.
-func (c *channel) returned() (names map[name]bool) {
-	for {
-		select {
-		case r, open := <-c.returns:
-			if !open {
-				return names
-			}
-			if names == nil {
-				names = make(map[name]bool)
-			}
-			names[name{address{r.Exchange, r.RoutingKey}, r.MessageId}] = true
-		default:
-			return names
-		}
-	}
 }

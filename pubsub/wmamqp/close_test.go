@@ -25,9 +25,6 @@ const (
 // Feature D4, promise P3: Close returns within 4 s as a whole, after the drain of a subscription, whatever the peer
 // does and whatever is in flight; what is left then ends by itself, and leaves no goroutine.
 func TestCloseWhateverThePeerDoes(t *testing.T) {
-	if unracedAlone(t) {
-		return
-	}
 	for _, how := range []string{alive, silent, cutOff, gone, lost} {
 		for what, use := range map[string]func(*testing.T, *peer) (closes func() error){
 			"publisher":  peerPublisher,
@@ -166,9 +163,6 @@ func TestConsumingResumedInTheLog(t *testing.T) {
 // however often they dial.
 func TestDialledAgainInTheLog(t *testing.T) {
 	t.Parallel()
-	if unraced(t) {
-		return
-	}
 	b := newBroker(t)
 	logs := map[string]*testkit.Log{}
 	name, proxy := b.queue(), b.proxy()
@@ -216,9 +210,6 @@ func (b *broker) at(hosts ...string) string {
 // Promise P1: with several nodes in the URI, a node that is unavailable is passed over at the start, and a connection
 // that is lost goes on at another node, for publisher and subscriber.
 func TestSeveralNodes(t *testing.T) {
-	if unraced(t) {
-		return
-	}
 	const noBroker = "127.0.0.1:1"
 	for name, fails := range map[string]func(*testing.T, *broker) (hosts []string, later func()){
 		"first is dead": func(_ *testing.T, b *broker) ([]string, func()) { return []string{noBroker, b.host()}, func() {} },

@@ -1,12 +1,15 @@
 package wmamqp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -14,14 +17,21 @@ import (
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/hold"
+	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
-// connection is watermill-amqp's, which dials again when it is lost, and its sockets, so that a peer that does not
+// connection is one to the broker, which is dialled again when it is lost, and its sockets, so that a peer that does not
 // answer can hold up neither a write nor Close.
 type connection struct {
-	*amqp.ConnectionWrapper
+	config  amqp.ConnectionConfig
 	sockets *sockets
-	log     *connectionLog
+	logger  watermill.LoggerAdapter
+
+	latest atomic.Pointer[amqp091.Connection]
+	ending context.Context // ends when Close begins
+	end    context.CancelFunc
+	ended  chan struct{} // closed when nothing dials any more
 }
 
 func connect(config amqp.ConnectionConfig, writeTimeout time.Duration,
@@ -30,28 +40,74 @@ func connect(config amqp.ConnectionConfig, writeTimeout time.Duration,
 	if err != nil {
 		return nil, err
 	}
-	log := newConnectionLog(logger)
-	wrapper, err := amqp.NewConnection(own, log)
+	c := &connection{config: own, sockets: sockets, logger: logger, ended: make(chan struct{})}
+	conn, err := c.dial()
 	for tries := 1; err != nil && tries < sockets.nodes && !errors.Is(err, amqp091.ErrCredentials); tries++ {
-		wrapper, err = amqp.NewConnection(own, log) // a node that took the connection may not have answered
+		conn, err = c.dial() // a node that took the connection may not have answered
 	}
 	if err != nil {
 		sockets.shut()
-		return nil, fmt.Errorf("wmamqp: %w", err)
+		return nil, fmt.Errorf("wmamqp: cannot connect: %w", err)
 	}
-	return &connection{ConnectionWrapper: wrapper, sockets: sockets, log: log}, nil
+	c.ending, c.end = context.WithCancel(context.Background())
+	go c.keep(conn)
+	return c, nil
+}
+
+func (c *connection) dial() (*amqp091.Connection, error) {
+	conn, err := amqp091.DialConfig(c.config.AmqpURI, *c.config.AmqpConfig)
+	if err == nil {
+		c.latest.Store(conn)
+	}
+	return conn, err
+}
+
+// keep dials again whenever the connection is lost, until Close.
+func (c *connection) keep(conn *amqp091.Connection) {
+	defer close(c.ended)
+	for conn != nil {
+		var err error = amqp091.ErrClosed
+		if reason := <-conn.NotifyClose(make(chan *amqp091.Error, 1)); reason != nil {
+			err = reason
+		}
+		if c.ending.Err() != nil {
+			return
+		}
+		begun := time.Now()
+		eventConnectionLost.Write(c.logger, err, nil)
+		if conn = c.dialAgain(); conn != nil {
+			eventConnectionResumed.Write(c.logger, nil,
+				logging.Fields{"lasted": time.Since(begun).Round(time.Millisecond).String()})
+		}
+	}
+}
+
+// dialAgain returns nil if Close begins before the broker answers.
+func (c *connection) dialAgain() *amqp091.Connection {
+	again := c.config.Reconnect
+	wait := again.BackoffInitialInterval
+	for event := eventConnectionNotDialled; c.ending.Err() == nil; event = eventConnectionStillUnavailable {
+		conn, err := c.dial()
+		if err == nil {
+			return conn
+		}
+		event.Write(c.logger, err, nil)
+		jitter := 1 + again.BackoffRandomizationFactor*(2*rand.Float64()-1)
+		timing.Wait(c.ending, time.Duration(float64(wait)*jitter))
+		wait = min(time.Duration(float64(wait)*again.BackoffMultiplier), again.BackoffMaxInterval)
+	}
+	return nil
 }
 
 var errNotConnected = hold.NewUnavailable("wmamqp: not connected to the broker, which is dialled again")
 
-// open returns an open channel's connection. It reads the wrapper's field, which the wrapper writes without a lock when
-// it has dialled again, so it is asked only for a new channel.
+// open returns the connection, if there is one.
 func (c *connection) open() (*amqp091.Connection, error) {
-	if c.Closed() {
+	conn := c.latest.Load()
+	switch {
+	case c.ending.Err() != nil:
 		return nil, errors.New("wmamqp: the connection is closed")
-	}
-	conn := c.Connection()
-	if conn == nil || conn.IsClosed() {
+	case conn.IsClosed():
 		return nil, errNotConnected
 	}
 	return conn, nil
@@ -60,18 +116,15 @@ func (c *connection) open() (*amqp091.Connection, error) {
 // declares repeats f, which declares, for some seconds while the broker fails at it: a quorum queue is not made if its
 // members elect no leader within 5 s, on a node that is busy or has just started, and is made at the next call. The
 // broker closes the connection with that answer.
-func (c *connection) declares(f func() error) error {
-	failed := f()
-	if !refused(failed, amqp091.InternalError) {
-		return failed
+func (c *connection) declares(f func(*amqp091.Connection) error) error {
+	conn, failed := c.open()
+	if failed == nil {
+		failed = f(conn)
 	}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && !c.Closed(); {
-		time.Sleep(100 * time.Millisecond)
-		if _, err := c.open(); err != nil || !c.IsConnected() {
-			continue
-		}
-		if failed = f(); !refused(failed, amqp091.InternalError) {
-			return failed
+	for deadline := time.Now().Add(30 * time.Second); refused(failed, amqp091.InternalError) &&
+		time.Now().Before(deadline) && timing.Wait(c.ending, 100*time.Millisecond); {
+		if conn, err := c.open(); err == nil {
+			failed = f(conn)
 		}
 	}
 	return failed

@@ -44,12 +44,8 @@ type consumer struct {
 
 // begin declares the queue and begins to consume it, on a channel of its own.
 func (c *consumer) begin() error {
-	inner, topology, err := c.of.inner(c.sub.queue, c.prefetch, c.sub.config.Logger)
+	arguments, err := c.of.declare(c.topic, c.sub.queue)
 	if err != nil {
-		return err
-	}
-	defer func() { _ = inner.Close() }()
-	if err := c.of.declare(inner, c.topic); err != nil {
 		return err
 	}
 	conn, err := c.of.conn.open()
@@ -57,7 +53,7 @@ func (c *consumer) begin() error {
 		return err
 	}
 	if c.asks {
-		found, err := sourceOf(conn, c.sub.queue, topology.arguments(c.sub.config.AMQP.Queue.Arguments))
+		found, err := sourceOf(conn, c.sub.queue, arguments)
 		if err != nil {
 			return err
 		}
@@ -152,14 +148,11 @@ func (c *consumer) getsNone() {
 }
 
 // beginAgain consumes again when the channel was lost, or the broker cancelled the consumer, as when its queue is
-// deleted. It reports false when the subscription has ended, or a connection that was given to us was closed.
+// deleted. It reports false when the subscription has ended.
 func (c *consumer) beginAgain() bool {
 	c.placed.Wait() // their contexts end with the channel, so for settleGrace at most
 	c.end()
 	for timing.Wait(c.sub.ctx, 100*time.Millisecond) {
-		if c.of.conn.Closed() {
-			return false
-		}
 		if _, err := c.of.conn.open(); err != nil { // dialled again elsewhere
 			continue
 		}

@@ -31,10 +31,9 @@
 // # The publisher
 //
 // Watermill-amqp's publisher waits for no confirm by default, and with confirms it still returns nil for a queue that
-// does not exist. Publisher publishes with mandatory and confirms, and returns nil when the message is in a queue. A
-// message that finds a channel free is published on it alone. If all channels wait for confirms, up to 64 messages of
-// other callers go together on the next one. While the connection is lost, Publish fails at once and watermill-amqp
-// dials again.
+// does not exist. Publisher publishes with mandatory and confirms, and returns nil when the message is in a queue. It
+// opens up to 64 channels, each for one message at a time. While the connection is lost, Publish fails at once, and the
+// broker is dialled again.
 //
 // At start-up, with a poison.Queue, it declares dead-letter queues: durable, without expiry or bounds, and quorum
 // queues unless AMQP.Queue.Arguments has another x-queue-type. An existing queue is used as it is, unless it loses
@@ -45,7 +44,7 @@
 //
 // The context of a watermill-amqp message does not end when its connection is lost and the broker redelivers the
 // message elsewhere. At Close a message is requeued while its handler runs. Subscriber declares queues by
-// watermill-amqp's subscriber, and consumes by itself:
+// watermill-amqp's topology, and connects and consumes by itself:
 //
 //   - At Close, and when the context of Subscribe ends, the consumer is cancelled, and running handlers may finish, for
 //     5 s or spillway.Config.DrainTimeout. Their acks reach the broker before the channel is closed. Messages that were
@@ -87,8 +86,8 @@
 // # Log
 //
 // A lost connection is an Error. The first failed attempt to dial again is an Info line with the cause, and further
-// ones are logged at Debug, until "Connected to AMQP". If consuming cannot begin again, that is an Error once, and an
-// Info line when it does. What watermill-amqp logs as an error while Close runs is logged at Debug.
+// ones are logged at Debug, until the broker answers. If consuming cannot begin again, that is an Error once, and an
+// Info line when it does.
 //
 // # Retry stages
 //
@@ -155,5 +154,4 @@
 //   - Cycles. Before RabbitMQ 4, dead-letter exchanges trust an x-death in a message and may see a cycle.
 //   - The end of everything at Close, which returns within 4 s. A handler that ignores its context, or a dial without
 //     an answer, ends by itself later.
-//   - Freedom from data races in watermill-amqp, which has one of its own when it dials again.
 package wmamqp

@@ -32,12 +32,8 @@ func Channels(c *PublisherConfig) *int                  { return &c.channels }
 
 // Declare declares the queue of topic as Subscribe does, and consumes nothing.
 func (s *Subscriber) Declare(topic string) error {
-	inner, _, err := s.inner(s.config.AMQP.Queue.GenerateName(topic), 1, s.config.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = inner.Close() }()
-	return s.declare(inner, topic)
+	_, err := s.declare(topic, s.config.AMQP.Queue.GenerateName(topic))
+	return err
 }
 
 // QuorumQueue returns the arguments and the type of a quorum queue.

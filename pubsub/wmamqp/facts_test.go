@@ -173,24 +173,3 @@ func TestFactWatermillInventsMessages(t *testing.T) {
 	msg := b.next(messages)
 	testkit.Check(t, msg.UUID == "" && len(msg.Payload) == 0 && m.empty.Load() != 0, "%s", msg.UUID)
 }
-
-// Fact, promise P3: the context of a message lives on when its connection is lost and another consumer has the message.
-// Row F7 of conformance shows that ours ends.
-func TestFactWatermillKeepsContextOfLostConnection(t *testing.T) {
-	t.Parallel()
-	if unraced(t) { // it dials again
-		return
-	}
-	b := newBroker(t)
-	topic, p := b.queue(), b.proxy()
-	b.send(topic, amqp091.Publishing{Headers: amqp091.Table{"_watermill_message_uuid": "m"}})
-	held := b.next(b.subscribe(b.stockSubscriber(func(c *amqp.Config) { c.Connection.AmqpURI = p.uri }), topic))
-	p.Cut()
-	second := b.next(b.subscribe(b.stockSubscriber(), topic))
-	time.Sleep(time.Second) // the context has had time to end
-	testkit.Check(t, second.UUID == "m" && held.Context().Err() == nil, "%s: the context has ended", second.UUID)
-	second.Ack()
-	held.Nack()
-	p.Heal()
-	eventually(t, "it subscribes again, or it leaks a goroutine when it is closed", func() bool { return b.consumers(topic) == 2 })
-}

@@ -112,7 +112,8 @@ func text(value any) string {
 	case []byte:
 		return bytesText(v)
 	}
-	return string(appendJSON(nil, value))
+	encoded, _ := json.Marshal(forJSON(value)) // which has nothing that fails
+	return string(encoded)
 }
 
 func bytesText(v []byte) string {
@@ -122,61 +123,38 @@ func bytesText(v []byte) string {
 	return base64.StdEncoding.EncodeToString(v)
 }
 
-func appendJSON(b []byte, value any) []byte {
+// forJSON makes a value of AMQP one that JSON can hold.
+func forJSON(value any) any {
 	switch v := value.(type) {
-	case nil:
-		return append(b, "null"...)
-	case bool:
-		return strconv.AppendBool(b, v)
-	case uint8:
-		return strconv.AppendUint(b, uint64(v), 10)
-	case int8:
-		return strconv.AppendInt(b, int64(v), 10)
-	case int16:
-		return strconv.AppendInt(b, int64(v), 10)
-	case int32:
-		return strconv.AppendInt(b, int64(v), 10)
-	case int:
-		return strconv.AppendInt(b, int64(v), 10)
-	case int64:
-		return strconv.AppendInt(b, v, 10)
 	case float32:
-		return appendFloat(b, float64(v), 32)
+		return floatForJSON(float64(v), value)
 	case float64:
-		return appendFloat(b, v, 64)
+		return floatForJSON(v, value)
 	case amqp091.Decimal:
-		return append(b, decimalText(v)...)
-	case string:
-		quoted, _ := json.Marshal(v) // a string cannot fail
-		return append(b, quoted...)
+		return json.Number(decimalText(v))
+	case time.Time, []byte:
+		return text(value)
 	case []any:
-		b = append(b, '[')
+		array := make([]any, len(v))
 		for i, element := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendJSON(b, element)
+			array[i] = forJSON(element)
 		}
-		return append(b, ']')
+		return array
 	case amqp091.Table:
-		b = append(b, '{')
-		for i, key := range slices.Sorted(maps.Keys(v)) {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = append(appendJSON(b, key), ':')
-			b = appendJSON(b, v[key])
+		object := make(map[string]any, len(v))
+		for key, element := range v {
+			object[key] = forJSON(element)
 		}
-		return append(b, '}')
+		return object
 	}
-	return appendJSON(b, text(value)) // a time or bytes
+	return value
 }
 
-func appendFloat(b []byte, v float64, bits int) []byte {
+func floatForJSON(v float64, value any) any {
 	if math.IsNaN(v) || math.IsInf(v, 0) { // not JSON's numbers
-		return append(append(append(b, '"'), strconv.FormatFloat(v, 'g', -1, bits)...), '"')
+		return strconv.FormatFloat(v, 'g', -1, 64)
 	}
-	return strconv.AppendFloat(b, v, 'g', -1, bits)
+	return value
 }
 
 // decimalText writes 12345 with a scale of 2 as 123.45.

@@ -156,9 +156,6 @@ func TestLanesKeepOrder(t *testing.T) {
 // Features R15, P1: over a lost connection and a consumer that closes, each key stays in order and nothing is lost.
 func TestLanesGoOnAfterTheConnectionAndTheConsumer(t *testing.T) {
 	t.Parallel()
-	if unraced(t) { // it dials again
-		return
-	}
 	b := newBroker(t)
 	topic, p := b.topic(), b.proxy()
 	b.declareWith(topic, singleActive)

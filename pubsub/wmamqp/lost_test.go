@@ -120,9 +120,6 @@ func TestQueueDeleted(t *testing.T) {
 
 // Feature D4: a broker that answers heartbeats, and confirms nothing, does not keep a publisher for ever.
 func TestPublishToPeerThatConfirmsNothing(t *testing.T) {
-	if unracedAlone(t) {
-		return
-	}
 	for _, how := range []string{deaf, stingy} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,9 +147,6 @@ func TestPublishToPeerThatConfirmsNothing(t *testing.T) {
 // Feature D4: a peer that stops reading, so that a write blocks, is an error after the time-out too, and Close returns.
 func TestPublishToPeerThatStopsReading(t *testing.T) {
 	t.Parallel()
-	if unraced(t) {
-		return
-	}
 	b := newBroker(t)
 	topic, proxy := b.queue(), b.proxy()
 	p := b.publisher(func(c *wmamqp.PublisherConfig) {
@@ -171,9 +165,6 @@ func TestPublishToPeerThatStopsReading(t *testing.T) {
 // Heartbeats find a peer that does not answer: the context ends, and the message comes again on a new connection.
 func TestHeartbeatEndsContext(t *testing.T) {
 	t.Parallel()
-	if unraced(t) {
-		return
-	}
 	b := newBroker(t)
 	topic, proxy := b.queue(), b.proxy()
 	b.send(topic, amqp091.Publishing{MessageId: "m"})

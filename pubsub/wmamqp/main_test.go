@@ -27,7 +27,6 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	_ = os.RemoveAll(childDir)
 	for begun := time.Now(); code == 0; { // what Close leaves behind ends by itself, after the wait before the next dial
 		left := goleak.Find()
 		if left == nil {

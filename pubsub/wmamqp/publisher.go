@@ -14,16 +14,13 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/batcher"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
-// publisherChannels is the number of channels of a publisher. A message that finds one free is published on it at once.
-// If all wait for confirms, the messages of further calls go together on the next one that is free, and wait for their
-// confirms together: so a few channels are enough for any number of handlers. A channel is opened when it is first
-// needed.
-const publisherChannels = 4
+// publisherChannels is the most channels of a publisher. Each has one message at a time, and is opened when the first
+// message finds no other one free.
+const publisherChannels = 64
 
 // PublisherConfig configures a Publisher. The zero value is safe.
 type PublisherConfig struct {
@@ -82,9 +79,9 @@ type Publisher struct {
 	config     PublisherConfig
 	conn       *connection
 	unanswered unanswered
-	slots      chan *channel // publisherChannels of them; nil is one to open
+	free       chan *channel // open, and no message on it
+	unopened   chan struct{} // for each channel that may be opened beside
 
-	batcher     *batcher.Batcher[outgoing] // what callers publish at the same time
 	unavailable sync.WaitGroup
 
 	mu       sync.Mutex
@@ -116,13 +113,13 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 		return nil, err
 	}
 	p := &Publisher{
-		config: config, conn: conn, slots: make(chan *channel, config.channels),
+		config: config, conn: conn, free: make(chan *channel, config.channels),
+		unopened: make(chan struct{}, config.channels),
 		prepared: make(map[string]struct{}), closing: make(chan struct{}),
 	}
 	for range config.channels {
-		p.slots <- nil
+		p.unopened <- struct{}{}
 	}
-	p.batcher = p.newTogether()
 	return p, nil
 }
 
@@ -166,19 +163,12 @@ type address struct{ exchange, key string }
 func (p *Publisher) publish(to address, publishing *amqp091.Publishing) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.config.ConfirmTimeout)
 	defer cancel()
-	alone := func() error { return p.publishAlone(ctx, to, publishing) }
-	var err error
-	if p.batcher == nil {
-		err = alone()
-	} else if err = p.batcher.Do(ctx, outgoing{to, publishing}, len(publishing.Body), alone); err != nil &&
-		err == ctx.Err() {
-		err = noConfirm(to, p.config.ConfirmTimeout)
-	}
+	err := p.publishOn(ctx, to, publishing)
 	p.heard(err == nil || ctx.Err() == nil)
 	return err
 }
 
-func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *amqp091.Publishing) error {
+func (p *Publisher) publishOn(ctx context.Context, to address, publishing *amqp091.Publishing) error {
 	c, err := p.take(ctx.Done())
 	if err != nil {
 		return err
@@ -187,12 +177,12 @@ func (p *Publisher) publishAlone(ctx context.Context, to address, publishing *am
 		return err
 	}
 	if err := checkSize(publishing, c.frameMax); err != nil {
-		p.slots <- c
+		p.free <- c
 		return err
 	}
 	err, healthy := c.publish(to, publishing, ctx.Done(), p.config.ConfirmTimeout)
 	if healthy {
-		p.slots <- c
+		p.free <- c
 		return p.whyReturned(ctx, to, err)
 	}
 	p.forget(to.exchange) // it may be what is missing
@@ -210,13 +200,13 @@ func (p *Publisher) Close() error {
 
 func (p *Publisher) close() error {
 	close(p.closing)
-	p.conn.log.end()
 	left, stop := newLimits(closeWait)
 	defer stop()
 collecting:
 	for range p.config.channels {
 		select {
-		case <-p.slots: // nothing is published on it
+		case <-p.free: // nothing is published on it
+		case <-p.unopened:
 		case <-left.orderly.Done():
 			break collecting
 		}

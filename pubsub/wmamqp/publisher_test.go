@@ -114,9 +114,6 @@ func TestInitializeTopics(t *testing.T) {
 // Feature D4: a broker that fails to make a quorum queue, since its members elect no leader in time, is asked again by
 // publisher and subscriber. What writes down their terms stands still, so that none can be elected.
 func TestFactQuorumQueuesAreNotMade(t *testing.T) {
-	if unraced(t) {
-		return
-	}
 	b := newBroker(t)
 	p, s := b.publisher(), b.subscriber(func(c *wmamqp.SubscriberConfig) { c.AMQP.Queue.Arguments = wmamqp.QuorumQueue(nil) })
 	services.RabbitMQCtl(t, "eval", "sys:suspend(ra_log_meta), timer:apply_after(8000, sys, resume, [ra_log_meta]).")
@@ -241,9 +238,6 @@ func TestPublishTogether(t *testing.T) {
 // is in its queue.
 func TestPublishTogetherConnectionLost(t *testing.T) {
 	t.Parallel()
-	if unraced(t) {
-		return
-	}
 	b := newBroker(t)
 	topic, proxy := b.queue("quorum"), b.proxy()
 	p := b.publisher(func(c *wmamqp.PublisherConfig) { c.AMQP.Connection.AmqpURI, *wmamqp.Channels(c) = proxy.uri, 1 })

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -167,54 +166,22 @@ func checkSize(p *amqp091.Publishing, frameMax int) error {
 		size += 8
 	}
 	if len(p.Headers) > 0 {
-		size += tableSize(p.Headers)
 		for name := range p.Headers {
 			if len(name) > maxShort {
 				return fmt.Errorf("wmamqp: the header name %.40q… is longer than AMQP's %d bytes: %w", name, maxShort,
 					classify.ErrRefused)
 			}
 		}
+		written, ok := appendTable(nil, p.Headers, 0)
+		if !ok {
+			return fmt.Errorf("wmamqp: headers with tables of more than %d levels, or names in them of more than %d bytes: %w",
+				maxDepth, maxShort, classify.ErrRefused)
+		}
+		size += len(written)
 	}
 	if frameMax > 0 && size > frameMax-queueAdds {
 		return fmt.Errorf("wmamqp: headers and properties are %d bytes and must fit into one frame of %d, less %d for what a "+
 			"queue adds: %w", size, frameMax, queueAdds, classify.ErrTooLarge)
 	}
 	return nil
-}
-
-func tableSize(table amqp091.Table) int {
-	size := 4
-	for name, value := range table {
-		size += 1 + len(name) + fieldSize(value)
-	}
-	return size
-}
-
-// fieldSize is how many bytes appendField appends.
-func fieldSize(value any) int {
-	switch v := value.(type) {
-	case bool, uint8, int8:
-		return 1 + 1
-	case int16:
-		return 1 + 2
-	case int, int32, float32:
-		return 1 + 4
-	case amqp091.Decimal:
-		return 1 + 1 + 4
-	case int64, float64, time.Time:
-		return 1 + 8
-	case string:
-		return 1 + 4 + len(v)
-	case []byte:
-		return 1 + 4 + len(v)
-	case []any:
-		size := 1 + 4
-		for _, element := range v {
-			size += fieldSize(element)
-		}
-		return size
-	case amqp091.Table:
-		return 1 + tableSize(v)
-	}
-	return 1 // nil
 }

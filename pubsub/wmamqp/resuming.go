@@ -104,6 +104,15 @@ var (
 	// once: Check the queue's arguments by hand.
 	eventQueueUnknown = logging.InfoEvent("queue_unknown",
 		"The dead-letter queue is there; the broker does not show whether it keeps its letters. It is taken as it is")
+	// outage: Repair the broker, or the way to it.
+	eventConnectionLost = logging.ErrorEvent("connection_lost", "The connection to RabbitMQ is lost; it is dialled again")
+	// outage: nothing
+	eventConnectionNotDialled = logging.InfoEvent("connection_not_dialled",
+		"Cannot reconnect to RabbitMQ; it is tried again until it answers")
+	// each: nothing
+	eventConnectionStillUnavailable = logging.DebugEvent("connection_still_unavailable", "Cannot reconnect to RabbitMQ yet")
+	// outage: nothing
+	eventConnectionResumed = logging.InfoEvent("connection_resumed", "Connected to RabbitMQ again")
 	// each: Let the handler end with its context.
 	eventHandlerIgnoresContext = logging.InfoEvent("handler_ignores_context",
 		"A handler ignores its context and runs on; its message is requeued")

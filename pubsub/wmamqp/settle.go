@@ -133,7 +133,7 @@ func (c *consumer) change(prefetch int) {
 	c.end()
 	for c.valve.Wait(c.sub.ctx) {
 		err := c.begin()
-		if err == nil || c.of.conn.Closed() { // by its owner: run ends
+		if err == nil {
 			return
 		}
 		c.notResumed(err)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -197,21 +195,4 @@ func (c *SubscriberConfig) checkLimit(arguments amqp091.Table, major int) error 
 	}
 	return fmt.Errorf("wmamqp: SubscriberConfig.Key without %s: from RabbitMQ %d on a quorum queue drops a message that was "+
 		"requeued 20 times; set AMQP.Queue.Arguments[%[1]q] to -1", deliveryLimit, unlimitedFrom)
-}
-
-// ordered is a topology of the user's, after which the broker is asked whether the queue has the arguments that say
-// that it has an order.
-type ordered struct{ amqp.TopologyBuilder }
-
-func (o ordered) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
-	logger watermill.LoggerAdapter) error {
-	if err := o.TopologyBuilder.BuildTopology(c, queue, exchange, config, logger); err != nil {
-		return err
-	}
-	q := config.Queue
-	if _, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, q.Arguments); err != nil {
-		return fmt.Errorf("wmamqp: SubscriberConfig.Key: AMQP.TopologyBuilder has declared queue %q otherwise than AMQP.Queue "+
-			"says, so it may have no order: make them alike: %w", queue, err)
-	}
-	return nil
 }

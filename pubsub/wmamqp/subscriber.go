@@ -187,10 +187,6 @@ var ErrClosed = errors.New("wmamqp: closed")
 // Messages are delivered one after the other, the next after the one before is settled, or InFlight of them. A lost
 // connection is dialled again. The returned channel is closed after Close and when ctx ends.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	most, err := s.channels()
-	if err != nil {
-		return nil, err
-	}
 	sub := &subscription{config: &s.config, queue: s.config.AMQP.Queue.GenerateName(topic),
 		out: make(chan *message.Message)}
 	if s.config.Key != nil {
@@ -198,7 +194,7 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	}
 	sub.drain = graceful.Begin(hold.WithMaxHold(ctx, s.config.MaxHold))
 	sub.ctx = sub.drain.Taking
-	if err := s.enter(sub, topic, most); err != nil {
+	if err := s.enter(sub); err != nil {
 		sub.drain.End()
 		return nil, err
 	}
@@ -215,31 +211,12 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return sub.out, nil
 }
 
-// channels is how many of them the connection may have: a consumer of watermill-amqp that gets none asks again ten
-// times a second, and says nothing but to its log. 0 means that it is not asked.
-func (s *Subscriber) channels() (int, error) {
-	if s.config.InFlight == 1 || s.config.Key != nil {
-		return 0, nil
-	}
-	conn, err := s.conn.open()
-	if err != nil {
-		return 0, err
-	}
-	return int(conn.Config.ChannelMax), nil
-}
-
 // enter registers a subscription, which Close ends and waits for.
-func (s *Subscriber) enter(sub *subscription, topic string, channels int) error {
+func (s *Subscriber) enter(sub *subscription) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return ErrClosed
-	}
-	if channels > 0 && (len(s.stops)+1)*s.config.InFlight+1 > channels { // and one to declare queues
-		return fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has %d channels, and %d other "+
-			"subscriptions take as many each: lower it, or use a subscriber of its own", topic, s.config.InFlight,
-			channels,
-			len(s.stops))
 	}
 	s.active.Add(1)
 	s.stops[sub] = sub.drain.Stop
@@ -277,7 +254,6 @@ func (s *Subscriber) Close() error {
 }
 
 func (s *Subscriber) close() error {
-	s.conn.log.end()
 	s.mu.Lock()
 	s.closed = true
 	drain := time.Duration(0)

@@ -1,6 +1,7 @@
 package wmamqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/rabbitmq/amqp091-go"
@@ -59,12 +59,12 @@ func (s *Subscriber) open(sub *subscription, topic string) error {
 	}
 	others.Wait()
 	sub.consumers = slices.DeleteFunc(sub.consumers, func(c *consumer) bool { return c == nil })
-	for _, err := range errs {
-		if err != nil {
-			return err // one for all: they are of one connection
-		}
+	err := cmp.Or(errs...) // one for all: they are of one connection
+	if errors.Is(err, amqp091.ErrChannelMax) {
+		err = fmt.Errorf("wmamqp: subscribe to %q with SubscriberConfig.InFlight %d: the connection has no more channels, of which "+
+			"each subscription takes as many: lower it, or use a subscriber of its own: %w", topic, s.config.InFlight, err)
 	}
-	return nil
+	return err
 }
 
 // consume begins to consume the queue on one more channel.
@@ -125,128 +125,76 @@ func (s *subscription) noneTakes() {
 	}
 }
 
-// inner returns a subscriber of watermill-amqp to the queue on our connection, and what adapts its declarations.
-func (s *Subscriber) inner(queue string, prefetch int,
-	logger watermill.LoggerAdapter) (*amqp.Subscriber, *adapting, error) {
-	major := 0
-	conn, err := s.conn.open()
-	if err == nil {
-		major = majorVersion(conn.Properties)
-	}
-	config := s.config.AMQP
-	if err := checkSource(queue, config.Queue.Arguments, major); err != nil {
-		return nil, nil, err
-	}
-	if err := s.config.checkLimit(config.Queue.Arguments, major); err != nil {
-		return nil, nil, err
-	}
-	config.Consume.Qos.PrefetchCount = prefetch
-	config.Queue.GenerateName = func(string) string { return queue } // which may be another one each time
-	var topology *adapting                                           // nil with a topology of the user's
-	if stock, ok := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder); ok {
-		topology = &adapting{DefaultTopologyBuilder: stock, conn: conn, major: major, keyed: s.config.Key != nil}
-		config.TopologyBuilder = topology
-	}
-	if topology == nil && s.config.Key != nil {
-		config.TopologyBuilder = ordered{config.TopologyBuilder}
-	}
-	inner, err := amqp.NewSubscriberWithConnection(config, logger, s.conn.ConnectionWrapper)
+// declare declares the queue of a subscription, and returns its arguments, as far as they are known: those of a topology
+// of the user's are not.
+func (s *Subscriber) declare(topic, queue string) (arguments amqp091.Table, err error) {
+	err = s.conn.declares(func(conn *amqp091.Connection) (err error) {
+		arguments, err = s.declareOn(conn, topic, queue)
+		return err
+	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("wmamqp: %w", err)
+		return nil, fmt.Errorf("wmamqp: subscribe to %q: %w", topic, err)
 	}
-	return inner, topology, nil
+	return arguments, nil
 }
 
-// adapting is watermill-amqp's topology, but that a queue which is there with other arguments is taken as it is: a
-// dead-letter queue, for one, is a quorum queue whatever the live one is. The broker answers a declaration it refuses
-// by closing the channel, so the other way is for the next call, which follows at once.
-type adapting struct {
-	*amqp.DefaultTopologyBuilder
-	conn    *amqp091.Connection
-	passive atomic.Bool
-	keyed   bool          // see SubscriberConfig.Key
-	major   int           // version of the broker, or 0
-	found   amqp091.Table // what the queue has instead of the arguments that were asked for
-}
-
-// arguments are those of the queue, as far as they are known. Those of a topology of the user's are not.
-func (a *adapting) arguments(given amqp091.Table) amqp091.Table {
-	switch {
-	case a == nil:
-		return nil
-	case a.found != nil:
-		return a.found
+// declareOn takes a queue that is there with other arguments as it is: a dead-letter queue, for one, is a quorum queue
+// whatever the live one is.
+func (s *Subscriber) declareOn(conn *amqp091.Connection, topic, queue string) (amqp091.Table, error) {
+	config, exchange, major := s.config.AMQP, s.config.AMQP.Exchange.GenerateName(topic), majorVersion(conn.Properties)
+	given, keyed := config.Queue.Arguments, s.config.Key != nil
+	if err := checkSource(queue, given, major); err != nil {
+		return nil, err
 	}
-	return given
-}
-
-func (a *adapting) BuildTopology(c *amqp091.Channel, queue, exchange string, config amqp.Config,
-	logger watermill.LoggerAdapter) error {
-	if !a.passive.Load() {
-		err := a.DefaultTopologyBuilder.BuildTopology(c, queue, exchange, config, logger)
-		if refused(err, amqp091.PreconditionFailed) {
-			name, _, _ := inequivalent(err)
-			if name != "" && a.keyed { // the broker shows one difference, and there may be others
-				return fmt.Errorf("wmamqp: SubscriberConfig.Key: queue %q has another %s than AMQP.Queue.Arguments say, so it may have "+
-					"competing consumers or a delivery limit, and then it has no order: set the arguments that the queue was declared "+
-					"with; if it has no %s, declare another queue: %w", queue, name, amqp091.SingleActiveConsumerArg, err)
-			}
-			wanted := amqp091.Table{}
-			maps.Copy(wanted, config.Queue.Arguments)
-			a.found, _ = learn(wanted, err, func(arguments amqp091.Table) error {
-				return onChannel(a.conn, func(c *amqp091.Channel) error {
-					q := config.Queue
-					_, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, arguments)
-					return err
-				})
-			})
-			if err := checkSource(queue, a.found, a.major); err != nil {
-				return err
-			}
-			a.passive.Store(true)
-			return errAgain{err}
-		}
+	if err := s.config.checkLimit(given, major); err != nil {
+		return nil, err
+	}
+	declare := func(c *amqp091.Channel, arguments amqp091.Table) error {
+		q := config.Queue
+		_, err := c.QueueDeclare(queue, q.Durable, q.AutoDelete, q.Exclusive, false, arguments)
 		return err
 	}
-	_, err := c.QueueDeclarePassive(queue, config.Queue.Durable, config.Queue.AutoDelete, config.Queue.Exclusive, false,
-		nil)
-	if err != nil {
-		if refused(err, amqp091.NotFound) {
-			a.passive.Store(false)
-			return errAgain{err}
+	_, stock := config.TopologyBuilder.(*amqp.DefaultTopologyBuilder)
+	err := onChannel(conn, func(c *amqp091.Channel) error {
+		err := config.TopologyBuilder.BuildTopology(c, queue, exchange, config, s.config.Logger)
+		if err != nil || stock || !keyed {
+			return err
 		}
-		return fmt.Errorf("wmamqp: queue %q: %w", queue, err)
+		if err = declare(c, given); err != nil {
+			err = fmt.Errorf("wmamqp: SubscriberConfig.Key: AMQP.TopologyBuilder has declared queue %q otherwise than AMQP.Queue "+
+				"says, so it may have no order: make them alike: %w", queue, err)
+		}
+		return err
+	})
+	switch {
+	case !stock:
+		return nil, err
+	case !refused(err, amqp091.PreconditionFailed):
+		return given, err
 	}
-	if exchange == "" {
-		return nil
+	if name, _, _ := inequivalent(err); name != "" && keyed { // the broker shows one difference, and there may be others
+		return nil, fmt.Errorf("wmamqp: SubscriberConfig.Key: queue %q has another %s than AMQP.Queue.Arguments say, so it may have "+
+			"competing consumers or a delivery limit, and then it has no order: set the arguments that the queue was declared "+
+			"with; if it has no %s, declare another queue: %w", queue, name, amqp091.SingleActiveConsumerArg, err)
 	}
-	if err := a.ExchangeDeclare(c, exchange, config); err != nil {
-		return fmt.Errorf("wmamqp: declare exchange %q: %w", exchange, err)
+	wanted := amqp091.Table{}
+	maps.Copy(wanted, given)
+	found, _ := learn(wanted, err, func(arguments amqp091.Table) error {
+		return onChannel(conn, func(c *amqp091.Channel) error { return declare(c, arguments) })
+	})
+	if err := checkSource(queue, found, major); err != nil {
+		return nil, err
 	}
-	key := config.QueueBind.GenerateRoutingKey(queue)
-	if err := c.QueueBind(queue, key, exchange, config.QueueBind.NoWait, config.QueueBind.Arguments); err != nil {
-		return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
-	}
-	return nil
+	return found, onChannel(conn, func(c *amqp091.Channel) error {
+		q := config.Queue
+		if _, err := c.QueueDeclarePassive(queue, q.Durable, q.AutoDelete, q.Exclusive, false, nil); err != nil {
+			return fmt.Errorf("wmamqp: queue %q: %w", queue, err)
+		}
+		return bind(c, &config, exchange, queue, config.QueueBind.GenerateRoutingKey(queue))
+	})
 }
 
 func refused(err error, code int) bool {
 	var refusal *amqp091.Error
 	return errors.As(err, &refusal) && refusal.Code == code
-}
-
-type errAgain struct{ error }
-
-func (e errAgain) Unwrap() error { return e.error }
-
-// declare declares the queue of topic, and repeats what an adapting topology has learned from.
-func (s *Subscriber) declare(inner *amqp.Subscriber, topic string) error {
-	for try := 1; ; try++ {
-		err := s.conn.declares(func() error { return inner.SubscribeInitialize(topic) })
-		if again := (errAgain{}); err == nil {
-			return nil
-		} else if !errors.As(err, &again) || try == 3 {
-			return fmt.Errorf("wmamqp: subscribe to %q: %w", topic, err)
-		}
-	}
 }

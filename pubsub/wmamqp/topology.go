@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp"
 	"github.com/rabbitmq/amqp091-go"
 
 	"github.com/watermill-spillway/spillway/internal/logging"
@@ -23,14 +24,10 @@ import (
 //
 // The broker shows no client what a policy adds to a queue, nor a user without the right to declare it its arguments.
 func (p *Publisher) InitializeTopics(topics ...string) error {
-	return p.conn.declares(func() error { return p.initialize(topics) })
+	return p.conn.declares(func(conn *amqp091.Connection) error { return p.initialize(conn, topics) })
 }
 
-func (p *Publisher) initialize(topics []string) error {
-	conn, err := p.conn.open()
-	if err != nil {
-		return err
-	}
+func (p *Publisher) initialize(conn *amqp091.Connection, topics []string) error {
 	if dropping := drops(p.config.AMQP.Queue.Arguments, majorVersion(conn.Properties)); dropping != "" &&
 		!p.config.AllowLossyTopics {
 		return fmt.Errorf("wmamqp: PublisherConfig.AMQP.Queue.Arguments: a queue %s loses letters that it confirmed: "+
@@ -71,22 +68,27 @@ func (p *Publisher) declareQueue(conn *amqp091.Connection, topic string) error {
 			return err
 		}
 	}
+	return onChannel(conn, func(c *amqp091.Channel) error {
+		key := p.config.AMQP.Publish.GenerateRoutingKey(topic)
+		if of := p.config.AMQP.QueueBind.GenerateRoutingKey; of != nil {
+			key = of(queue)
+		}
+		return bind(c, &p.config.AMQP, exchange, queue, key)
+	})
+}
+
+// bind declares an exchange and binds the queue to it. Every queue is bound to the default exchange.
+func bind(c *amqp091.Channel, config *amqp.Config, exchange, queue, key string) error {
 	if exchange == "" {
 		return nil
 	}
-	return onChannel(conn, func(c *amqp091.Channel) error {
-		if err := p.config.AMQP.TopologyBuilder.ExchangeDeclare(c, exchange, p.config.AMQP); err != nil {
-			return fmt.Errorf("wmamqp: declare exchange %q of topic %q: %w", exchange, topic, err)
-		}
-		key := p.config.AMQP.Publish.GenerateRoutingKey(topic)
-		if bind := p.config.AMQP.QueueBind.GenerateRoutingKey; bind != nil {
-			key = bind(queue)
-		}
-		if err := c.QueueBind(queue, key, exchange, false, p.config.AMQP.QueueBind.Arguments); err != nil {
-			return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
-		}
-		return nil
-	})
+	if err := config.TopologyBuilder.ExchangeDeclare(c, exchange, *config); err != nil {
+		return fmt.Errorf("wmamqp: declare exchange %q: %w", exchange, err)
+	}
+	if err := c.QueueBind(queue, key, exchange, config.QueueBind.NoWait, config.QueueBind.Arguments); err != nil {
+		return fmt.Errorf("wmamqp: bind queue %q to exchange %q: %w", queue, exchange, err)
+	}
+	return nil
 }
 
 // queueArguments are those of the config, with the type of the queue. From RabbitMQ 4 on a quorum queue drops a message

@@ -1,5 +1,0 @@
-//go:build race
-
-package wmamqp_test
-
-func init() { raced = true }
