@@ -329,9 +329,6 @@ var (
 	// each: Start the service within seven days: the broker then forgets the offsets, and all messages come again.
 	eventOffsetsNotPinned = logging.ErrorEvent("offsets_not_pinned",
 		"A member that left could not have its offsets kept for good; the broker keeps them for its own time")
-	// each: nothing
-	eventIdleNotClosed = logging.InfoEvent("idle_not_closed",
-		"The connections of an idle publisher were closed, with an error; the next message opens others")
 	// once: Let the client describe the topic.
 	eventSourceUnknown = logging.ErrorEvent("source_unknown",
 		"The source topic cannot be described; its dead-letter topics are created without a source")

@@ -114,7 +114,7 @@
 //	config := stages.Config{Publisher: waiting, Subscriber: subscribe}
 //
 // Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
-// is called with, and a Publisher with ProducerPerTopic. For them:
+// is called with, and a Publisher. For them:
 //
 //   - SubscriberConfig.InFlight lets a stage handle due messages of that many keys at once. A downstream that has just
 //     recovered must bear them. A message with a longer jitter then does not hold up those of other keys.

@@ -111,7 +111,10 @@ func TestPublishIsBounded(t *testing.T) {
 			t.Parallel() // with the other one: nothing happens to the broker itself
 			c := newCluster(t)
 			dialer := &faulty{}
-			pub := c.publisher(PublisherConfig{Sarama: dialer.into, ProducerPerTopic: fault.opens})
+			pub := c.publisher(PublisherConfig{Sarama: dialer.into})
+			if fault.opens {
+				pub.config.linger = time.Millisecond // whose producer for what is waited for is not open
+			}
 			if !fault.opens {
 				testkit.NoError(t, pub.Publish(c.topic, message.NewMessage("before", nil)))
 			}

@@ -30,12 +30,6 @@ type PublisherConfig struct {
 	// Kafka's defaults: InitializeTopicsFor requires the limit of its source and 64 KiB more. A letter of a message
 	// that came compressed may be larger before compression. Default: no change.
 	Sarama func(*sarama.Config)
-	// ProducerPerTopic opens a producer, with its own connection, for each topic at the first message to it. Set it for
-	// a publisher to retry stages, and if several handlers publish at the same time. A producer that keeps the order
-	// has one request in flight, so a message waits for those of other topics. If opening fails, Publish returns the
-	// error and the next message tries again. Topics beyond the first 256 share one producer. Default: false, one
-	// producer for all topics.
-	ProducerPerTopic bool
 	// InFlight is the number of messages of one Publish call that are sent before the first is confirmed. It is for a
 	// publisher that gets many messages at once, as that of stages with a delay.Store does. With more than 1, messages
 	// behind a refused message may be published; the error says how many were. Their order stays. Default: 1.
@@ -48,7 +42,6 @@ type PublisherConfig struct {
 	observe.Shared
 
 	client       *sarama.Config // which Sarama has changed
-	maxIdle      time.Duration  // of NewStages; 0 keeps connections and producers
 	linger       time.Duration  // of NewStages: how long a message that is placed aside waits for others
 	topicTimeout time.Duration  // topicTimeout, and less in tests
 	sarama       string         // its version, and others in tests
@@ -63,7 +56,7 @@ func (c *PublisherConfig) setDefaults() {
 		c.Sarama(c.client)
 	}
 	flush := &c.client.Producer.Flush
-	if c.ProducerPerTopic || flush.Frequency > 0 || flush.Bytes > 0 || flush.Messages > 0 {
+	if flush.Frequency > 0 || flush.Bytes > 0 || flush.Messages > 0 {
 		c.linger = 0
 	} else {
 		flush.Frequency = c.linger
@@ -104,19 +97,17 @@ func (c *PublisherConfig) validate() error {
 const topicTimeout = 10 * time.Second
 
 // Publisher publishes to Kafka and returns when the brokers have confirmed. Unless Sarama changes its time-outs, that
-// takes at most 30 s for a message, or twice that for a message that is refused for its size. With ProducerPerTopic and
-// no broker that answers, the first message to a topic takes up to 20 s more. It is a poison.Initializer and creates
-// dead-letter topics. It is safe for concurrent use.
+// takes at most 30 s for a message, or twice that for a message that is refused for its size. It is a poison.Initializer
+// and creates dead-letter topics. It is safe for concurrent use.
 type Publisher struct {
 	brokers   []string
 	config    PublisherConfig
-	producers *producers
+	producers producers
 	// sending is held shared by every send, and alone by a send that must find out whether its own message is too
 	// large.
 	sending    sync.RWMutex
 	closed     atomic.Bool
 	denials    denials
-	idle       idle
 	sourceWait time.Duration
 }
 
@@ -136,11 +127,10 @@ func NewPublisher(brokers []string, config PublisherConfig) (*Publisher, error) 
 		return nil, err
 	}
 	p := &Publisher{brokers: brokers, config: config, sourceWait: sourceWait}
-	var err error
-	if p.producers, err = newProducers(brokers, &p.config); err != nil {
+	p.producers.brokers, p.producers.config = brokers, &p.config
+	if _, err := p.producers.of(true); err != nil {
 		return nil, fmt.Errorf("wmkafka: %w", err)
 	}
-	p.idle.start(p)
 	return p, nil
 }
 
@@ -206,7 +196,7 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	if p.closed.Load() {
 		return ErrClosed
 	}
-	producer, err := p.producers.of(topic, placing.IsAside(msg.Context()))
+	producer, err := p.producers.of(placing.IsAside(msg.Context()))
 	if err != nil {
 		return err
 	}
@@ -237,7 +227,6 @@ func (p *Publisher) Close() error {
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	p.idle.stop()
 	if err := p.producers.close(); err != nil {
 		return fmt.Errorf("wmkafka: close: %w", err)
 	}
@@ -295,7 +284,7 @@ func (p *Publisher) publishSome(topic string, messages []*message.Message) (refu
 			return i, 0, fmt.Errorf("cannot marshal message %s: %w", msg.UUID, err)
 		}
 	}
-	errs, err := p.sendSome(topic, records)
+	errs, err := p.sendSome(records)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -326,18 +315,18 @@ func anyOf(errs map[*sarama.ProducerMessage]error, is func(error) bool) bool {
 }
 
 // sendSome returns the errors of those that were refused.
-func (p *Publisher) sendSome(topic string,
+func (p *Publisher) sendSome(
 	records []*sarama.ProducerMessage) (map[*sarama.ProducerMessage]error, error) {
 	p.sending.RLock()
 	defer p.sending.RUnlock()
 	if p.closed.Load() {
 		return nil, ErrClosed
 	}
-	client, err := p.producers.of(topic, false)
+	producer, err := p.producers.of(false)
 	if err != nil {
 		return nil, err
 	}
-	err = client.producer.SendMessages(records)
+	err = producer.many.SendMessages(records)
 	var several sarama.ProducerErrors
 	if err == nil || !errors.As(err, &several) {
 		return nil, err

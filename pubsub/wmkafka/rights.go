@@ -29,6 +29,9 @@ func isDenied(err error) bool {
 	return false
 }
 
+// maxDenied bounds the topics of denials: their names may come from messages.
+const maxDenied = 256
+
 // denials are the topics that a publisher was denied, and did not publish to since. Each has one line in the log.
 type denials struct {
 	some   atomic.Bool
@@ -44,7 +47,7 @@ func (d *denials) note(logger watermill.LoggerAdapter, topic string, err error) 
 	defer d.mu.Unlock()
 	if err == nil {
 		delete(d.topics, topic)
-	} else if !d.topics[topic] && len(d.topics) < maxProducers {
+	} else if !d.topics[topic] && len(d.topics) < maxDenied {
 		if d.topics == nil {
 			d.topics = make(map[string]bool)
 		}

@@ -38,20 +38,16 @@ type stages struct {
 //
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
 // Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it
-// is placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. The publisher
-// closes its connections one minute after its last message, and opens them at the next one. A message whose subscriber
-// has gone on waits up to 2 ms, to share its request with others. Others go over a client of their own, which opens at
-// the first. No message waits with ProducerPerTopic, or if PublisherConfig.Sarama sets Producer.Flush. The publisher
-// uses the subscriber's Logger if it has no other. Close it after the last router that uses it.
+// is placed, unless InFlight is 1. At most MaxPlacing messages are taken from the first unacked one on. A message
+// whose subscriber has gone on waits up to 2 ms, to share its request with others. Others go over a client of their
+// own, which opens at the first. No message waits if PublisherConfig.Sarama sets Producer.Flush. The publisher uses the
+// subscriber's Logger if it has no other. Close it after the last router that uses it.
 //
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
 	func(topic, group string) (message.Subscriber, error), error) {
 	if sub.InFlight == 0 {
 		sub.InFlight = stagesInFlight
-	}
-	if pub.maxIdle == 0 {
-		pub.maxIdle = maxIdle
 	}
 	if pub.linger == 0 {
 		pub.linger = linger

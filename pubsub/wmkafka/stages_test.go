@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,22 +334,6 @@ func TestStagesOfTwoRouters(t *testing.T) {
 	d.untilTaken(1)
 }
 
-// An idle publisher has no connections, and the next message opens them.
-func TestPublisherIdle(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t)
-	pub := c.publisher(PublisherConfig{maxIdle: 50 * time.Millisecond, ProducerPerTopic: true})
-	for i := range 3 {
-		testkit.NoError(t, pub.Publish(c.topic, message.NewMessage(fmt.Sprint(i), nil)))
-		c.eventually("the producers are closed", func() bool {
-			pub.producers.lock.RLock()
-			defer pub.producers.lock.RUnlock()
-			return pub.producers.common.Load() == nil && len(pub.producers.byTopic) == 0
-		})
-	}
-	testkit.Equal(t, "records", c.size(c.topic), 3)
-}
-
 func TestNewStagesRefuses(t *testing.T) {
 	t.Parallel()
 	_, _, noBrokers := NewStages(nil, "shop", SubscriberConfig{}, PublisherConfig{})
@@ -364,10 +349,10 @@ func TestNewStagesRefuses(t *testing.T) {
 }
 
 // aside is a Delivery whose subscriber has gone on.
-type aside struct{}
+type aside struct{ asked atomic.Int32 }
 
-func (aside) Placing(context.Context, *message.Message) {}
-func (aside) Aside() bool                               { return true }
+func (*aside) Placing(context.Context, *message.Message) {}
+func (a *aside) Aside() bool                             { a.asked.Add(1); return true }
 
 // Feature R5: the publisher to stages lets a message for which nothing waits linger for others, and no other message.
 func TestStagesLinger(t *testing.T) {
@@ -380,14 +365,15 @@ func TestStagesLinger(t *testing.T) {
 	hurried := func() { testkit.NoError(t, waiting.Publish(c.topic, message.NewMessage("waited for", nil))) }
 	hurried() // opens its producer
 	var publishing sync.WaitGroup
+	lingers := &aside{}
 	for range 2 {
 		publishing.Go(func() {
 			msg := message.NewMessage("aside", nil)
-			msg.SetContext(placing.With(context.Background(), aside{}))
+			msg.SetContext(placing.With(context.Background(), lingers))
 			testkit.NoError(t, waiting.Publish(c.topic, msg))
 		})
 	}
-	c.eventually("both linger", func() bool { return waiting.producers.used.Load() == 3 })
+	c.eventually("both linger", func() bool { return lingers.asked.Load() == 2 })
 	hurried()
 	publishing.Wait()
 	var order []string

@@ -28,7 +28,7 @@ func (nowhere) Close() error                              { return nil }
 
 // moves is how many messages a second one relay moves, out of a table in which all are due, to a topic.
 func moves(c *cluster, p plan) (figures []harness.Figure, err error) {
-	stages, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200})
+	stages, err := wmkafka.NewPublisher(c.Brokers, wmkafka.PublisherConfig{InFlight: 200})
 	if err != nil {
 		return nil, err
 	}

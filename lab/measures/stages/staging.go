@@ -31,7 +31,7 @@ func (c *cluster) stage(store *delay.Store, inFlight int) (*staging, error) {
 		return nil, err
 	}
 	if s.stages, err = wmkafka.NewPublisher(c.Brokers,
-		wmkafka.PublisherConfig{ProducerPerTopic: true, InFlight: 200}); err != nil {
+		wmkafka.PublisherConfig{InFlight: 200}); err != nil {
 		return nil, err
 	}
 	subscriber := func(topic, group string) (message.Subscriber, error) {
