@@ -2,8 +2,7 @@ package wmkafka
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/binary"
+	"encoding/json"
 	"slices"
 
 	"github.com/IBM/sarama"
@@ -20,35 +19,30 @@ import (
 // a producer's header of this name that would read as one is dropped.
 const KeyRecord = "x-kafka-record"
 
-// maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
+// maxCarried bounds what is carried, in bytes. What is more is not carried at all.
 const maxCarried = 32 << 10
 
 // maxMetadataKey is the longest record key that a letter's own metadata holds.
 const maxMetadataKey = 4 << 10
 
-const (
-	carriedVersion  = 1
-	flagUnreadable  = 1 << 0
-	flagKey         = 1 << 1
-	carriedMinimum  = 2  // version and flags
-	headersToSearch = 40 // a letter has some twenty
-)
+// headersToSearch is how many headers are searched without allocating: a letter has some twenty.
+const headersToSearch = 40
 
-// carried is the content of KeyRecord. The zero value carries nothing.
+// carried is the content of KeyRecord, in JSON. The zero value carries nothing.
 type carried struct {
-	unreadable bool
-	key        []byte // not nil where it is carried
-	headers    []sarama.RecordHeader
+	Unreadable bool
+	Key        []byte // not nil where it is carried
+	Headers    []sarama.RecordHeader
 }
 
 // carry adds to msg what its metadata cannot hold of record.
 func carry(msg *message.Message, record *sarama.ConsumerMessage, unreadable bool) {
-	c := carried{unreadable: unreadable}
+	c := carried{Unreadable: unreadable}
 	if beyondMetadata(record.Key) {
-		c.key = record.Key
+		c.Key = record.Key
 	}
-	c.headers = irregular(record.Headers)
-	if !unreadable && c.key == nil && c.headers == nil {
+	c.Headers = irregular(record.Headers)
+	if !unreadable && c.Key == nil && c.Headers == nil {
 		return
 	}
 	if encoded := c.encode(); encoded != "" {
@@ -110,7 +104,7 @@ func anyRepeated(headers []*sarama.RecordHeader) bool {
 // restoreHeaders puts back the headers whose metadata still says what it said on arrival.
 func (c carried) restoreHeaders(record *sarama.ProducerMessage) {
 	done := make(map[string]bool)
-	for _, h := range slices.Backward(c.headers) {
+	for _, h := range slices.Backward(c.Headers) {
 		name := string(h.Key)
 		if done[name] {
 			continue
@@ -126,43 +120,26 @@ func (c carried) restoreHeaders(record *sarama.ProducerMessage) {
 }
 
 func (c carried) named(name string) []sarama.RecordHeader {
-	return slices.DeleteFunc(slices.Clone(c.headers), func(h sarama.RecordHeader) bool { return string(h.Key) != name })
+	return slices.DeleteFunc(slices.Clone(c.Headers), func(h sarama.RecordHeader) bool { return string(h.Key) != name })
 }
 
 // encode returns "" for what is too much to carry.
 func (c carried) encode() string {
-	flags := byte(0)
-	if c.unreadable {
-		flags |= flagUnreadable
+	if len(c.Key) > maxCarried/2 {
+		c.Key = nil
 	}
-	if c.key != nil && len(c.key) <= maxCarried/2 {
-		flags |= flagKey
+	size := len(c.Key)
+	for _, h := range c.Headers {
+		size += len(h.Key) + len(h.Value)
 	}
-	raw := []byte{carriedVersion, flags}
-	if flags&flagKey != 0 {
-		raw = appendBytes(raw, c.key)
+	if size > maxCarried { // half of the headers would say something else
+		c.Headers = nil
 	}
-	base := len(raw)
-	for _, h := range c.headers {
-		raw = appendBytes(raw, h.Key)
-		raw = appendBytes(raw, h.Value)
-		if len(raw) > maxCarried {
-			raw = raw[:base] // half of the headers would say something else
-			break
-		}
-	}
-	if len(raw) == carriedMinimum && flags == 0 {
+	if !c.Unreadable && c.Key == nil && len(c.Headers) == 0 {
 		return ""
 	}
-	return base64.RawStdEncoding.EncodeToString(raw)
-}
-
-// appendBytes keeps nil apart from empty.
-func appendBytes(to, value []byte) []byte {
-	if value == nil {
-		return append(to, 0)
-	}
-	return append(binary.AppendUvarint(to, uint64(len(value))+1), value...)
+	encoded, _ := json.Marshal(c) // which has nothing that fails
+	return string(encoded)
 }
 
 // carriedBy reads a value that any producer may have written. One that is not exactly of the form above is metadata
@@ -181,41 +158,9 @@ func isCarried(encoded string) bool {
 }
 
 func decodeCarried(encoded string) (c carried, ok bool) {
-	if base64.RawStdEncoding.DecodedLen(len(encoded)) > maxCarried {
+	if len(encoded) > 4*maxCarried || json.Unmarshal([]byte(encoded), &c) != nil || c.encode() != encoded ||
+		c.Key != nil && !beyondMetadata(c.Key) {
 		return carried{}, false
-	}
-	raw, err := base64.RawStdEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(raw) < carriedMinimum || raw[0] != carriedVersion || raw[1]&^(flagUnreadable|flagKey) != 0 {
-		return carried{}, false
-	}
-	c.unreadable = raw[1]&flagUnreadable != 0
-	rest := raw[carriedMinimum:]
-	if raw[1]&flagKey != 0 {
-		if c.key, rest, ok = cutBytes(rest); !ok || !beyondMetadata(c.key) {
-			return carried{}, false
-		}
-	}
-	for len(rest) > 0 {
-		var h sarama.RecordHeader
-		if h.Key, rest, ok = cutBytes(rest); !ok {
-			return carried{}, false
-		}
-		if h.Value, rest, ok = cutBytes(rest); !ok {
-			return carried{}, false
-		}
-		c.headers = append(c.headers, h)
 	}
 	return c, true
-}
-
-func cutBytes(from []byte) (value, rest []byte, ok bool) {
-	size, n := binary.Uvarint(from)
-	if n <= 0 || size > uint64(len(from)-n)+1 {
-		return nil, nil, false
-	}
-	if size == 0 {
-		return nil, from[n:], true
-	}
-	end := n + int(size) - 1
-	return from[n:end:end], from[end:], true
 }

@@ -46,7 +46,7 @@ func (m Marshaler) Marshal(topic string, msg *message.Message) (*sarama.Producer
 	kept, isKept := carriedBy(msg)
 	returns := m.isReturning(topic, msg)
 	var record *sarama.ProducerMessage
-	if m.Inner == nil || kept.unreadable && returns { // what was never read is not written again in Inner's words
+	if m.Inner == nil || kept.Unreadable && returns { // what was never read is not written again in Inner's words
 		record = plainRecord(topic, msg, isKept)
 	} else {
 		var err error
@@ -295,5 +295,5 @@ func originalKey(msg *message.Message, kept carried) ([]byte, bool) {
 			return key, true
 		}
 	}
-	return kept.key, kept.key != nil
+	return kept.Key, kept.Key != nil
 }
