@@ -182,59 +182,66 @@ func (l *inLanes) run(d *laned) {
 		l.owner.Drain(l.taking, l.ctx, d.parked, l.deliverParked)
 		return
 	}
+	if l.deliver(d, l.ctx) && l.owner != nil { // a letter of a handler that acked may be on its way until it has returned
+		l.acked(d)
+	}
+}
+
+// deliver delivers a message until it is acked and the chain has returned. It reports false if the channel has ended, or
+// is about to.
+func (l *inLanes) deliver(d *laned, work context.Context) bool {
 	for nacks := 0; l.taking.Err() == nil; nacks++ {
-		ctx, cancel := context.WithCancel(l.ctx)
+		ctx, cancel := context.WithCancel(work)
 		if nacks > 0 {
-			d.msg = d.msg.Copy()
+			d.msg, d.order.Again = d.msg.Copy(), false
 		}
 		d.cancel = cancel
 		d.msg.SetContext(&attempt{ctx, d})
 		d.Deliver(d.msg)
-		if !l.deliver(d) {
-			cancel()
-			return
-		}
+		acked, again := l.deliverOnce(d)
 		cancel()
-		// before the broker closes the channel for its consumer_timeout
-		if time.Since(d.began) > l.consumer.sub.config.MaxHold {
-			l.takesNoMore()
-			return
-		}
-		if !timing.Wait(l.taking, l.backoff(nacks)) {
-			return
+		switch {
+		case !again:
+			return acked
+		case d.broker != nil && time.Since(d.began) > l.consumer.sub.config.MaxHold:
+			l.takesNoMore() // before the broker closes the channel for its consumer_timeout
+			return false
+		case !timing.Wait(l.taking, l.consumer.sub.config.backoff(nacks)):
+			return false
 		}
 	}
+	return false
 }
 
-// deliver delivers a message once. It reports whether it is to be delivered again on this channel.
-func (l *inLanes) deliver(d *laned) bool {
-	if l.owner != nil {
+// deliverOnce reports whether the message was acked and its chain has returned, or is to be delivered again.
+func (l *inLanes) deliverOnce(d *laned) (acked, again bool) {
+	grace := l.consumer.sub.config.settleGrace
+	if l.owner != nil && d.broker != nil {
 		d.order.Appends = l.owner.Waits(d.order.Lane)
 	}
 	select {
 	case l.consumer.sub.out <- d.msg:
 	case <-l.taking.Done():
-		return false
+		return false, false
 	}
 	l.mu.Lock()
 	d.given = true
 	l.mu.Unlock()
 	select {
 	case <-d.msg.Acked():
-		if l.owner != nil && !d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace) {
-			return false // a letter of a handler that acked may be on its way
-		}
-		l.acked(d)
-		d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
-		return false
-	case <-d.msg.Nacked():
-		return d.untilReturned(l.ctx, l.consumer.sub.config.settleGrace)
-	case <-l.ctx.Done():
-		d.cancel()
-		if l.consumer.grace(&d.delivery) && (l.owner == nil || d.hasReturned()) {
+		if l.owner == nil {
 			l.acked(d)
 		}
-		return false
+		return d.untilReturned(l.ctx, grace), false
+	case <-d.msg.Nacked():
+		return false, d.untilReturned(l.ctx, grace)
+	case <-l.ctx.Done():
+		d.cancel()
+		acked := l.consumer.grace(&d.delivery)
+		if acked && l.owner == nil {
+			l.acked(d)
+		}
+		return acked && d.broker != nil && d.hasReturned(), false
 	}
 }
 
@@ -253,14 +260,6 @@ func (l *inLanes) returnToQueue() {
 		l.consumer.of.given.add(l.consumer.sub.queue, d.id, d.broker)
 	}
 	_ = l.consumer.channel.Close()
-}
-
-func (l *inLanes) backoff(nacks int) time.Duration {
-	first, most := l.consumer.sub.config.nackBackoff, l.consumer.sub.config.maxNackBackoff
-	if times := min(nacks, 62); first <= most>>times {
-		return first << times
-	}
-	return most
 }
 
 // untilReturned waits until the chain has returned: the handler may have settled its message itself. It reports false
@@ -375,40 +374,8 @@ func (l *inLanes) deliverParked(row *sequence.Row) (passed, again bool) {
 	d := &laned{order: order, key: string(row.RecordKey),
 		delivery: delivery{of: l.consumer, began: time.Now(), msg: row.Msg, id: row.Msg.UUID}}
 	d.info = info{queue: sub.queue, timestamp: row.SentAt}
-	for nacks := 0; l.taking.Err() == nil; nacks++ {
-		ctx, cancel := context.WithCancel(work)
-		if nacks > 0 {
-			d.msg, d.order.Again = d.msg.Copy(), false
-		}
-		d.msg.SetContext(&attempt{ctx, d})
-		d.Deliver(d.msg)
-		acked, back := l.deliverOnce(d)
-		cancel()
-		if acked {
-			return !d.order.Again, d.order.Again
-		}
-		if !back || !timing.Wait(l.taking, l.backoff(nacks)) {
-			break
-		}
-	}
-	return false, false
-}
-
-// deliverOnce reports whether the message was acked and its chain has returned, or is to be delivered again.
-func (l *inLanes) deliverOnce(d *laned) (acked, again bool) {
-	grace := l.consumer.sub.config.settleGrace
-	select {
-	case l.consumer.sub.out <- d.msg:
-	case <-l.taking.Done():
+	if !l.deliver(d, work) {
 		return false, false
 	}
-	select {
-	case <-d.msg.Acked():
-		return d.untilReturned(l.ctx, grace), false
-	case <-d.msg.Nacked():
-		return false, d.untilReturned(l.ctx, grace)
-	case <-l.ctx.Done():
-		l.consumer.grace(&d.delivery)
-		return false, false
-	}
+	return !d.order.Again, d.order.Again
 }

@@ -96,12 +96,18 @@ func (c *consumer) grace(d *delivery) bool {
 	return false
 }
 
+// backoff is the wait after a nack before which there were some.
+func (c *SubscriberConfig) backoff(nacks int) time.Duration {
+	times := min(nacks, 62)
+	if c.nackBackoff <= c.maxNackBackoff>>times { // a shift of the first alone can overflow
+		return c.nackBackoff << times
+	}
+	return c.maxNackBackoff
+}
+
 // pause is the wait before messages are requeued.
 func (c *consumer) pause() {
-	wait, times := c.sub.config.maxNackBackoff, min(c.nacks, 62)
-	if first := c.sub.config.nackBackoff; first <= wait>>times { // a shift of first alone can overflow
-		wait = first << times
-	}
+	wait := c.sub.config.backoff(c.nacks)
 	c.nacks++
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -142,31 +142,41 @@ func (l *inLanes) run(d *laned) {
 		l.drain(d)
 		return
 	}
-	d.Deliver(d.msg)
-	for l.session.Context().Err() == nil && l.sends(d) {
+	if l.deliver(d) && l.owner != nil { // a letter of a handler that acked may be on its way until it has returned
+		l.acked(d)
+	}
+}
+
+// deliver delivers a message until it is acked and the chain has returned. It reports false if the session has ended.
+func (l *inLanes) deliver(d *laned) bool {
+	for d.Deliver(d.msg); l.session.Context().Err() == nil && l.sends(d); d.Deliver(d.msg) {
 		outcome := d.settled(d.of.Done())
 		d.cancel()
-		switch outcome {
-		case acked:
-			if l.owner != nil && !d.untilReturned() { // a letter of a handler that acked may be on its way
-				return
-			}
-			l.acked(d)
-		case abandoned:
+		switch {
+		case outcome == abandoned:
 			d.abandon()
-			return
+			return false
+		case outcome == acked && l.owner == nil:
+			l.acked(d)
 		}
-		if !d.untilReturned() || outcome == acked || !timing.Wait(l.session.Context(), d.pause()) {
-			return
+		if !d.untilReturned() {
+			return false
 		}
+		if outcome == acked {
+			return true
+		}
+		if !timing.Wait(d.taking, d.pause()) {
+			return false
+		}
+		d.order.Again = false
 		d.msg = d.msg.Copy()
-		d.Deliver(d.msg)
 	}
+	return false
 }
 
 // sends hands the message over. If messages of its key are parked, it goes behind them.
 func (l *inLanes) sends(d *laned) bool {
-	if l.owner != nil {
+	if l.owner != nil && d.placement != nil {
 		d.order.Appends = l.owner.Waits(d.order.Lane)
 	}
 	return d.send()
@@ -224,27 +234,10 @@ func (l *inLanes) deliverParked(work context.Context, row *sequence.Row) (passed
 	d.sub, d.taking, d.msg = l.sub, l.session.Context(), row.Msg
 	order, ctx := l.owner.Parked(work, row)
 	d.order, d.of = order, recordContext{Context: ctx, record: record, group: l.sub.group, delivery: d}
-	d.Deliver(d.msg)
-	for l.session.Context().Err() == nil && d.send() {
-		outcome := d.settled(d.of.Done())
-		d.cancel()
-		if outcome == abandoned {
-			d.abandon()
-			return false, false
-		}
-		switch returned := d.untilReturned(); {
-		case !returned:
-			return false, false
-		case outcome == acked:
-			return !d.order.Again, d.order.Again
-		case !timing.Wait(d.taking, d.pause()):
-			return false, false
-		}
-		d.order.Again = false
-		d.msg = d.msg.Copy()
-		d.Deliver(d.msg)
+	if !l.deliver(d) {
+		return false, false
 	}
-	return false, false
+	return !d.order.Again, d.order.Again
 }
 
 // knowsKey finds the key of the message. While SubscriberConfig.Key panics it waits: without a key the message would
