@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -134,9 +135,9 @@ const (
 )
 
 // ListWaiting returns the topics whose names begin with prefix and that hold messages which the consumer group of the
-// same name has not acked. If no such group ever committed, it counts all messages. Package stages uses it to find
-// stage topics without a handler. It counts offsets. It takes at most 10 s and asks about
-// the first 1,000 topics. If the result is incomplete, it returns an error beside the result.
+// same name has not acked. If no such group ever committed, it counts all messages. For the publisher of NewStages it is
+// the group of all stages, or for stages of other services, one that has committed. Package stages uses it to find stage topics without a handler. It counts offsets. It takes at
+// most 10 s and asks about the first 1,000 topics. If the result is incomplete, it returns an error beside the result.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	waiting, err := p.listWaiting(ctx, prefix)
 	if err != nil {
@@ -176,8 +177,16 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 		topics = topics[:maxListed]
 	}
 	waiting = make(map[string]int)
+	var groups []string
+	if p.stages != "" {
+		all, err := admin.ListConsumerGroups()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("groups of other services are unknown: %w", err))
+		}
+		groups = append([]string{p.stages}, slices.Sorted(maps.Keys(all))...)
+	}
 	for _, topic := range topics {
-		n, err := admin.waiting(ctx, topic)
+		n, err := admin.waiting(ctx, topic, append(groups, topic))
 		if ctx.Err() != nil {
 			return waiting, errors.Join(append(errs,
 				fmt.Errorf("topics from %q on were not examined: %w", topic, ctx.Err()))...)
@@ -192,15 +201,20 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	return waiting, errors.Join(errs...)
 }
 
-// waiting counts what the group named as the topic has not acked.
-func (a admin) waiting(ctx context.Context, topic string) (total int, err error) {
+// waiting counts what the first of groups that has committed has not acked.
+func (a admin) waiting(ctx context.Context, topic string, groups []string) (total int, err error) {
 	partitions, err := a.client.Partitions(topic)
 	if err != nil {
 		return 0, err
 	}
-	committed, err := a.committed(ctx, topic, map[string][]int32{topic: partitions})
-	if err != nil {
-		return 0, err
+	var committed *sarama.OffsetFetchResponse
+	for has := false; !has && len(groups) > 0; groups = groups[1:] {
+		if committed, err = a.committed(ctx, groups[0], map[string][]int32{topic: partitions}); err != nil {
+			return 0, err
+		}
+		for _, block := range committed.Blocks[topic] {
+			has = has || block.Offset >= 0
+		}
 	}
 	for _, partition := range partitions {
 		n, err := behind(a.client, topic, partition, committed.GetBlock(topic, partition), sarama.OffsetOldest)

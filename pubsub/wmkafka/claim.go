@@ -25,7 +25,7 @@ func (s *subscription) Setup(session sarama.ConsumerGroupSession) error {
 			"lasted": time.Since(time.Unix(0, lost)).Round(time.Millisecond),
 		})
 	}
-	s.begin(session)
+	s.tenure = s.member.begin(session, graceful.TimeoutOf(session.Context()))
 	s.beginAt0(session)
 	context.AfterFunc(session.Context(), func() { s.lost.Store(time.Now().UnixNano()) })
 	return nil
@@ -141,8 +141,15 @@ const (
 	askEvery = time.Second
 )
 
-// tenure is what a subscription does in one group session, and for a little longer. The session ends when the
-// subscription does, and in each rebalance. Handlers may finish then, for as long as the broker leaves the partitions
+// member is a member of a consumer group.
+type member struct {
+	config  *SubscriberConfig
+	brokers []string
+	group   string
+}
+
+// tenure is what a member does in one group session, and for a little longer. The session ends when the subscription
+// does, and in each rebalance. Handlers may finish then, for as long as the broker leaves the partitions
 // to this member: the client sends heartbeats, marks are committed, and other members wait.
 type tenure struct {
 	session sarama.ConsumerGroupSession
@@ -150,27 +157,32 @@ type tenure struct {
 	cut     context.CancelFunc
 }
 
-func (s *subscription) begin(session sarama.ConsumerGroupSession) {
+// begin begins a tenure, whose handlers may finish for as long as most.
+func (m *member) begin(session sarama.ConsumerGroupSession, most time.Duration) *tenure {
 	taking := session.Context()
 	t := &tenure{session: session}
-	work := graceful.Until(hold.WithMaxHold(context.WithoutCancel(taking), maxHold), taking)
-	t.work, t.cut = context.WithCancel(work)
-	s.tenure = t
+	t.work, t.cut = context.WithCancel(worksUntil(taking, taking))
 	context.AfterFunc(taking, func() {
 		defer t.cut()
-		if most := graceful.TimeoutOf(taking); most > 0 && timing.Wait(t.work, min(soon, most)) {
-			s.finish(t, most-soon)
+		if most > 0 && timing.Wait(t.work, min(soon, most)) {
+			m.finish(t, most-soon)
 		}
 	})
+	return t
+}
+
+// worksUntil returns ctx for messages that are taken until taking ends.
+func worksUntil(ctx, taking context.Context) context.Context {
+	return graceful.Until(hold.WithMaxHold(context.WithoutCancel(ctx), maxHold), taking)
 }
 
 // finish returns when handlers must not go on: after most, when a rebalance has waited for as long as it may, or when
 // the group may have given the partitions to another member.
-func (s *subscription) finish(t *tenure, most time.Duration) {
+func (m *member) finish(t *tenure, most time.Duration) {
 	until := time.Now().Add(most)
 	ctx, cancel := context.WithCancel(t.work)
 	defer cancel()
-	answers := s.membership(ctx, t.session)
+	answers := m.membership(ctx, t.session)
 	defer func() {
 		cancel()
 		for range answers {
@@ -192,7 +204,7 @@ func (s *subscription) finish(t *tenure, most time.Duration) {
 				return
 			case !rebalancing:
 				rebalancing = true
-				room.Reset(min(s.config.rebalanceRoom(), time.Until(until)))
+				room.Reset(min(m.config.rebalanceRoom(), time.Until(until)))
 			}
 		}
 	}
@@ -208,21 +220,21 @@ func (c *SubscriberConfig) rebalanceRoom() time.Duration {
 // membership asks again and again whether this process is still a member of the generation of session, over a
 // connection of its own: sarama does not say why a session ended. Each answer is nil, ErrRebalanceInProgress, or the
 // error with which it may not be one. The channel is closed when ctx has ended.
-func (s *subscription) membership(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
-	config, connections := through(s.config.client)
+func (m *member) membership(ctx context.Context, session sarama.ConsumerGroupSession) <-chan error {
+	config, connections := through(m.config.client)
 	config.Metadata.Retry.Max = 0
 	cut := context.AfterFunc(ctx, connections.cut)
 	answers := make(chan error)
 	go func() {
 		defer close(answers)
 		defer cut()
-		client, err := sarama.NewClient(s.brokers, config)
+		client, err := sarama.NewClient(m.brokers, config)
 		if err == nil {
 			defer func() { _ = client.Close() }()
 		}
 		for ctx.Err() == nil {
 			if err == nil {
-				err = heartbeat(client, s.group, session)
+				err = heartbeat(client, m.group, session)
 			}
 			select {
 			case answers <- err:
@@ -293,7 +305,6 @@ func pinOffsets(brokers []string, config *sarama.Config, group string, session s
 // pinCommitted commits what is committed, by a request that names the member.
 func pinCommitted(client sarama.Client, request *sarama.OffsetCommitRequest,
 	committed *sarama.OffsetFetchResponse) error {
-	request.Version, request.RetentionTime = 4, pinned.Milliseconds()
 	found := false
 	for topic, partitions := range committed.Blocks {
 		for partition, block := range partitions {
@@ -306,6 +317,12 @@ func pinCommitted(client sarama.Client, request *sarama.OffsetCommitRequest,
 	if !found {
 		return nil
 	}
+	return commitPinned(client, request)
+}
+
+// commitPinned commits offsets to be kept for long.
+func commitPinned(client sarama.Client, request *sarama.OffsetCommitRequest) error {
+	request.Version, request.RetentionTime = 4, pinned.Milliseconds()
 	coordinator, err := client.Coordinator(request.ConsumerGroup)
 	if err != nil {
 		return err
@@ -332,6 +349,14 @@ var (
 	// once: Let the client describe the topic.
 	eventSourceUnknown = logging.ErrorEvent("source_unknown",
 		"The source topic cannot be described; its dead-letter topics are created without a source")
+	// outage: Check the brokers, and the client's right to join.
+	eventStagesNotJoined = logging.ErrorEvent("stages_not_joined",
+		"The consumer group of the stages cannot be joined; it is tried again until it can")
+	// outage: nothing
+	eventStagesJoined = logging.InfoEvent("stages_joined", "The consumer group of the stages is joined again")
+	// each: nothing, unless it lasts
+	eventStageNotMarked = logging.InfoEvent("stage_not_marked",
+		"Offsets of stage topics cannot be committed; it is tried again each second")
 	// once: nothing
 	eventTopicCreated = logging.InfoEvent("topic_created", "Created a topic")
 	// once: Create the source first; delete the guessed topic while it is empty.

@@ -68,7 +68,7 @@ func (g *group) Commit() {
 // consume runs a claim in the background. What it panics with comes, or nil.
 func (g *group) consume(s *subscription) (ended <-chan any) {
 	done := make(chan any, 1)
-	s.begin(g)
+	s.tenure = s.begin(g, graceful.TimeoutOf(g.Context()))
 	go func() {
 		defer func() {
 			panicked := recover()

@@ -113,6 +113,9 @@
 //	waiting, subscribe, err := wmkafka.NewStages(brokers, "shop", wmkafka.SubscriberConfig{}, wmkafka.PublisherConfig{})
 //	config := stages.Config{Publisher: waiting, Subscriber: subscribe}
 //
+// That group has the offsets of all stages, to be kept for 100 years: stage topics keep all that they ever had. Each
+// second it commits them. What was acked since comes again after a process is killed.
+//
 // Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
 // is called with, and a Publisher. For them:
 //
@@ -176,6 +179,9 @@ package wmkafka
 //  6. marks.position is the offset below the first record that is not done, and mark hands it to the session (marks.go).
 //  7. In lanes, with InFlight above 1 (in_lanes.go): each record is open in marks from take on, and a worker of package
 //     lanes delivers it until it is acked and the chain has returned.
+//
+// Stages are one member of a group of sarama's (stage_group.go). Each partition takes records, and hands over what is due
+// (stage_part.go).
 //
 // Two modes stay. In turn waits in the partition's own goroutine and starts none for a record. In lanes there are
 // InFlight workers and no placements: a message that is placed holds up its key alone.

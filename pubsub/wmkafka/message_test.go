@@ -19,6 +19,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -91,7 +92,7 @@ func TestAllocDelivery(t *testing.T) {
 	s.output = make(chan *message.Message, 1)
 	g := newGroup(t, 0)
 	defer g.end()
-	s.begin(g)
+	s.tenure = s.begin(g, graceful.TimeoutOf(g.Context()))
 	least := 100.0 // what else runs in the process allocates too
 	for range 5 {
 		least = min(least, testing.AllocsPerRun(100, func() {

@@ -103,6 +103,7 @@ type Publisher struct {
 	brokers   []string
 	config    PublisherConfig
 	producers producers
+	stages    string // the consumer group of all stages, if this is NewStages's
 	// sending is held shared by every send, and alone by a send that must find out whether its own message is too
 	// large.
 	sending    sync.RWMutex

@@ -8,7 +8,6 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway"
@@ -150,7 +149,7 @@ func TestTenureEndsWithMembership(t *testing.T) {
 			sub := testkit.Must(NewSubscriber(brokers, "g", SubscriberConfig{}))
 			s, g := newSubscription(context.Background(), sub, "orders"), newGroup(t, 0)
 			g.ctx, g.end = context.WithCancel(graceful.With(t.Context(), drain))
-			s.begin(stranger{g})
+			s.tenure = s.begin(stranger{g}, graceful.TimeoutOf(stranger{g}.Context()))
 			work := s.tenure.work
 			g.end()
 			began := time.Now()
@@ -222,32 +221,26 @@ func TestRebalanceLines(t *testing.T) {
 	}
 }
 
-// Promise P4: stages in the group of a live subscriber would wait for good.
+// Promise P4: stages in the group of a live subscriber, whoever comes first, wait for no one.
 func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
-	begin := func(d *desk) error { return testkit.Err(d.begin(d.stages(), d.topic)) }
-	for name, join := range map[string]func(*desk) error{
-		"the subscriber first": func(d *desk) error {
-			d.subscribe(d.subscriber(SubscriberConfig{}))
-			return begin(d)
-		},
-		"the stages first": func(d *desk) error {
-			testkit.NoError(d, begin(d))
-			return testkit.Err(d.subscriber(SubscriberConfig{}).Subscribe(d.Context(), d.topic))
-		},
-		"another process": func(d *desk) error {
-			d.subscribe(d.stock(kafka.SubscriberConfig{}))
-			d.eventually("it is a member", func() bool { return d.members() == 1 })
-			return begin(d)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDesk(newCluster(t))
-			d.group = d.cluster.group
-			err := join(d)
-			testkit.Says(t, err, d.group)
-			testkit.Says(t, err, "give NewStages a group of its own")
-		})
+	for _, stagesFirst := range []bool{true, false} {
+		d := newDesk(newCluster(t))
+		d.group = d.cluster.group
+		stage := d.topic + ".stage"
+		d.create(stage, 2, nil)
+		waiting := d.stages()
+		if stagesFirst {
+			d.consume(waiting, stage)
+		}
+		messages := d.subscribe(d.subscriber(SubscriberConfig{}))
+		if !stagesFirst {
+			d.consume(waiting, stage)
+		}
+		pub := d.publisher(PublisherConfig{})
+		d.send(pub, d.topic, "live")
+		d.send(pub, stage, "staged")
+		d.next(messages).Ack()
+		d.untilTaken(1)
 	}
 }

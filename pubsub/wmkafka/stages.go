@@ -7,22 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
-	"github.com/watermill-spillway/spillway/internal/hold/placing"
-	"github.com/watermill-spillway/spillway/pubsub/wmkafka/internal/stagegroup"
 )
-
-// stages consume the retry stages of a service, over one client for all handlers and stages together.
-type stages struct {
-	brokers  []string
-	group    string
-	config   *SubscriberConfig
-	consumer *stagegroup.Group
-}
 
 // NewStages connects to the cluster, and returns what publishes to the retry stages of a service and what consumes
 // them, over two clients for all handlers and stages together. Both are for stages.Config:
@@ -31,10 +20,8 @@ type stages struct {
 //	config := stages.Config{Publisher: waiting, Subscriber: subscribe}
 //
 // All instances of the service share one consumer group, in which each has one member. group is its name, such as the
-// service's. It must not be the group of another subscriber: then the stages' subscription, and so the router's start,
-// is an error. The offsets of a stage topic stay in the group that is named as the topic, as with a Subscriber for each
-// stage. So a service can change from one to the other and back: while an instance with Subscribers lives, its topics
-// are left to it.
+// service's, and has the offsets of all stages: under another name, all messages that stages ever had come again. Let
+// no other subscriber use it, whose rebalances would interrupt the stages.
 //
 // SubscriberConfig.InFlight is 16 by default here, and due messages of one key are handled at the same time too.
 // Messages that wait are not handled and cost no goroutine. One that fails again makes room for the next one while it
@@ -63,7 +50,8 @@ func NewStages(brokers []string, group string, sub SubscriberConfig, pub Publish
 	if err != nil {
 		return nil, nil, err
 	}
-	of := &stages{brokers, group, &checked.config, newStageGroup(brokers, group, &checked.config)}
+	publisher.stages = group
+	of := &stageGroup{member: member{&checked.config, brokers, group}, topics: make(map[string]*stageTopic)}
 	return publisher, of.subscriber, nil
 }
 
@@ -75,50 +63,25 @@ const linger = 2 * time.Millisecond
 // just recovered must bear them.
 const stagesInFlight = 16
 
-// subscriber returns the subscriber of a stage topic, whose offsets are in group.
-func (s *stages) subscriber(topic, group string) (message.Subscriber, error) {
-	if topic == "" || group == "" {
-		return nil, fmt.Errorf("wmkafka: the subscriber of a stage: the topic (%q) or the group (%q) is empty", topic,
-			group)
+// subscriber returns the subscriber of a stage topic.
+func (g *stageGroup) subscriber(topic, _ string) (message.Subscriber, error) {
+	if topic == "" {
+		return nil, errors.New("wmkafka: the subscriber of a stage: the topic is empty")
 	}
-	if group == s.group {
-		return nil, fmt.Errorf("wmkafka: stage topic %q has the group %q, which is that of all stages: give NewStages "+
-			"another one", topic, group)
-	}
-	own := &stageSubscriber{of: s, topic: topic, group: group}
+	own := &stageSubscriber{of: g, topic: topic}
 	own.closed, own.close = context.WithCancel(context.Background())
 	return own, nil
 }
 
-func newStageGroup(brokers []string, group string, c *SubscriberConfig) *stagegroup.Group {
-	return stagegroup.New(stagegroup.Config{
-		Group: group, InFlight: c.InFlight, MaxPlacing: c.MaxPlacing, MaxPlacingBytes: c.maxPlacingBytes,
-		NackBackoff: c.nackBackoff, MaxNackBackoff: c.maxNackBackoff,
-		SettleGrace: c.settleGrace, Rebalance: c.rebalanceRoom(), Pinned: pinned, Logger: c.Logger,
-		Connect: func(change func(*sarama.Config)) (sarama.Client, func(), error) {
-			config, connections := through(c.client)
-			change(config)
-			client, err := sarama.NewClient(brokers, config)
-			return client, connections.cut, err
-		},
-		Read: func(record *sarama.ConsumerMessage) *message.Message { return read(c.Unmarshaler, record) },
-		Context: func(of context.Context, record *sarama.ConsumerMessage, group string,
-			d placing.Delivery) (context.Context, func()) {
-			a := &attempt{of: &recordContext{Context: of, record: record, group: group, delivery: d}}
-			return a, a.cancel
-		},
-	})
-}
-
 // stageSubscriber consumes one stage topic, as a part of the group of all.
 type stageSubscriber struct {
-	of           *stages
-	topic, group string
-	closed       context.Context
-	close        context.CancelFunc
+	of     *stageGroup
+	topic  string
+	closed context.Context
+	close  context.CancelFunc
 
 	mu     sync.Mutex
-	topics []*stagegroup.Topic
+	topics []*stageTopic
 }
 
 var errNotStages = errors.New("wmkafka: a subscriber of NewStages is for its stage topic and for " +
@@ -139,20 +102,13 @@ func (s *stageSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *
 	if s.closed.Err() != nil {
 		return nil, ErrClosed
 	}
-	leave, err := enterGroup(s.of.brokers, s.of.group, true)
-	if err != nil {
-		cancel()
-		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
-	}
-	context.AfterFunc(ctx, leave)
-	t := &stagegroup.Topic{Name: topic, Group: s.group, Stage: stage}
-	out, err := s.of.consumer.Add(ctx, t)
-	if err != nil {
+	t := &stageTopic{name: topic, stage: stage, ctx: ctx, out: make(chan *message.Message)}
+	if err := s.of.add(t); err != nil {
 		cancel()
 		return nil, fmt.Errorf("wmkafka: subscribe to %q: %w", topic, err)
 	}
 	s.topics = append(s.topics, t)
-	return out, nil
+	return t.out, nil
 }
 
 var _ due.Subscriber = (*stageSubscriber)(nil)
@@ -170,7 +126,7 @@ func (s *stageSubscriber) Close() error {
 	topics := s.topics
 	s.mu.Unlock()
 	for _, t := range topics {
-		s.of.consumer.End(t, t.Drain()+s.of.config.settleGrace+lastWords)
+		s.of.end(t)
 	}
 	return nil
 }

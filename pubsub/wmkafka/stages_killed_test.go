@@ -53,6 +53,7 @@ func TestStagesKilledBeforeTheConfirm(t *testing.T) {
 		t.Fatalf("the process was not killed: %v\n%s", err, said)
 	}
 	d := newDesk(c)
+	d.group = groupOf(c.topic)
 	if n := d.behind(stageOf(c.topic, first)); n != unconfirmed {
 		t.Errorf("of %d messages whose publish was not confirmed, %d are not marked", unconfirmed, n)
 	}
@@ -111,6 +112,7 @@ func climb(c *cluster) {
 		}
 	})
 	d := newDesk(c)
+	d.group = groupOf(c.topic)
 	d.send(live, c.topic, named("unconfirmed", unconfirmed)...)
 	d.send(live, clockOf(c.topic), "clock")
 	testkit.Receive(c, "the loss of a publish", lost)

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/poison"
 )
@@ -217,7 +218,7 @@ func TestAckedAtTheEndOfTheGrace(t *testing.T) {
 	for round := range 1000 {
 		g := newGroup(t, 0)
 		s := subscriptionOf(t, SubscriberConfig{settleGrace: time.Nanosecond}, true)
-		s.begin(g)
+		s.tenure = s.begin(g, graceful.TimeoutOf(g.Context()))
 		d := s.deliver(s.tenure.work, &sarama.ConsumerMessage{Topic: "orders"})
 		g.end()
 		d.msg.Ack()

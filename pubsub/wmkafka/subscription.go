@@ -2,10 +2,6 @@ package wmkafka
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,16 +16,13 @@ import (
 // subscription is one call of Subscribe. Watermill-kafka's subscriber keeps the connection and the group for it; where
 // that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
 type subscription struct {
-	config  *SubscriberConfig
-	brokers []string
-	topic   string
-	group   string
-	leave   func()          // the group, as far as this process knows
-	ending  context.Context // ends with the subscription
-	cancel  context.CancelFunc
-	output  chan *message.Message
-	inner   *kafka.Subscriber
-	ended   chan struct{}
+	member
+	topic  string
+	ending context.Context // ends with the subscription
+	cancel context.CancelFunc
+	output chan *message.Message
+	inner  *kafka.Subscriber
+	ended  chan struct{}
 
 	client      *sarama.Config
 	connections *connections
@@ -41,7 +34,7 @@ type subscription struct {
 }
 
 func newSubscription(ctx context.Context, of *Subscriber, topic string) *subscription {
-	s := &subscription{config: &of.config, brokers: of.brokers, topic: topic, group: of.group,
+	s := &subscription{member: member{&of.config, of.brokers, of.group}, topic: topic,
 		output: make(chan *message.Message), ended: make(chan struct{})}
 	s.client, s.connections = through(of.config.client)
 	s.ending, s.cancel = context.WithCancel(ctx)
@@ -51,11 +44,6 @@ func newSubscription(ctx context.Context, of *Subscriber, topic string) *subscri
 var _ kafka.SaramaTracer = (*subscription)(nil)
 
 func (s *subscription) start(ctx context.Context, of *Subscriber) (<-chan *message.Message, error) {
-	leave, err := enterGroup(of.brokers, s.group, false)
-	if err != nil {
-		return nil, err
-	}
-	s.leave = leave
 	if err := of.mayRead(s.topic); err != nil {
 		return nil, err
 	}
@@ -72,9 +60,6 @@ func (s *subscription) stop() {
 	s.cancel()
 	if s.inner != nil {
 		_ = s.inner.Close() // it has ended and returns no error; this ends what it left behind on reconnects
-	}
-	if s.leave != nil {
-		s.leave()
 	}
 }
 
@@ -102,39 +87,6 @@ func (s *subscription) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.
 // WrapSyncProducer is not called: nothing is produced.
 func (s *subscription) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
 	return p
-}
-
-// groups are the consumer groups that this process is in, or is about to join. Members of Subscribers and of Stages
-// cannot be in one group: the broker refuses those that come second, for as long as the others are there.
-var groups = struct {
-	sync.Mutex
-	members map[groupName]int // subscriptions
-}{members: make(map[groupName]int)}
-
-type groupName struct {
-	brokers, group string
-	stages         bool
-}
-
-// enterGroup notes a subscription until leave is called. It refuses a group of the other kind.
-func enterGroup(brokers []string, group string, stages bool) (leave func(), err error) {
-	name := groupName{strings.Join(slices.Sorted(slices.Values(brokers)), ","), group, stages}
-	other := name
-	other.stages = !stages
-	groups.Lock()
-	defer groups.Unlock()
-	if groups.members[other] > 0 {
-		return nil, fmt.Errorf("the consumer group %q is used by a Subscriber and by Stages: they cannot share it; "+
-			"give NewStages a group of its own", group)
-	}
-	groups.members[name]++
-	return sync.OnceFunc(func() {
-		groups.Lock()
-		defer groups.Unlock()
-		if groups.members[name]--; groups.members[name] == 0 {
-			delete(groups.members, name)
-		}
-	}), nil
 }
 
 // delivery is a record on its way to the consumer, which holds it until the ack.

@@ -63,11 +63,10 @@ var mayKnow = []string{
 // leaves are the packages that exist for one client each, and what they may import of it beside mayKnow. No other
 // package of the library imports a leaf.
 var leaves = map[string][]string{
-	"pubsub/wmkafka":                     {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
-	"pubsub/wmkafka/internal/stagegroup": {"github.com/IBM/sarama"},
-	"pubsub/wmamqp":                      {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
-	"pubsub/wmsql":                       {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
-	"observe/prom":                       {"github.com/prometheus/client_golang/prometheus"},
+	"pubsub/wmkafka": {"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka", "github.com/IBM/sarama"},
+	"pubsub/wmamqp":  {"github.com/ThreeDotsLabs/watermill-amqp/v2/pkg/amqp", "github.com/rabbitmq/amqp091-go"},
+	"pubsub/wmsql":   {"github.com/ThreeDotsLabs/watermill-sql/v3/pkg/sql"},
+	"observe/prom":   {"github.com/prometheus/client_golang/prometheus"},
 	"observe/telemetry": {
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric",
 		"go.opentelemetry.io/otel/metric/noop", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/semconv/v1.27.0",

@@ -1,4 +1,4 @@
-package stagegroup
+package wmkafka
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/IBM/sarama"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"go.uber.org/goleak"
 
 	"github.com/watermill-spillway/spillway/internal/hold/due"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
@@ -41,32 +40,29 @@ func (p *pauses) isPaused() bool {
 	return p.paused
 }
 
-// partAt is a partition of a session that is known, and is consumed from an offset on.
+// partAt is a partition of a session, and is consumed from an offset on.
 func partAt(t *testing.T, next int64, stage due.Stage) (*part, *pauses, chan *sarama.ConsumerMessage) {
 	ctx, cancel := context.WithCancel(context.Background())
 	members := &pauses{}
-	g := New(Config{
-		InFlight: 4, Read: func(r *sarama.ConsumerMessage) *message.Message {
-			return message.NewMessage(strconv.FormatInt(r.Offset, 10), nil)
-		},
-		Context: func(ctx context.Context, _ *sarama.ConsumerMessage, _ string, d placing.Delivery) (context.Context, func()) {
-			return placing.With(ctx, d), func() {}
-		},
-		NackBackoff: time.Second, MaxNackBackoff: time.Second,
-		MaxPlacingBytes: 16 << 20,
-	})
-	s := newSession(g, members, nil, 0, nil, nil)
-	s.known.Store(time.Now().Add(24 * time.Hour).UnixNano())
-	c := &claim{topic: &Topic{Name: "stage", Stage: &stage}, taking: ctx, ctx: ctx}
-	p := &part{session: s, claim: c, next: next, committed: next, wake: make(chan struct{}, 1)}
+	config := &SubscriberConfig{InFlight: 4, Unmarshaler: byOffset{}, nackBackoff: time.Second, maxNackBackoff: time.Second,
+		maxPlacingBytes: 16 << 20}
+	p := &part{config: config, members: members, topic: &stageTopic{name: "stage", stage: &stage}, taking: ctx, ctx: ctx,
+		next: next, committed: next, wake: make(chan struct{}, 1)}
 	records := make(chan *sarama.ConsumerMessage, 256)
 	var running sync.WaitGroup
 	running.Go(func() { p.consume(records) })
-	t.Cleanup(func() { s.cancel(); cancel(); running.Wait() })
+	t.Cleanup(func() { cancel(); running.Wait() })
 	return p, members, records
 }
 
-func send(to chan<- *sarama.ConsumerMessage, offset int64, n, size int) {
+// byOffset reads messages whose ids are their offsets.
+type byOffset struct{}
+
+func (byOffset) Unmarshal(r *sarama.ConsumerMessage) (*message.Message, error) {
+	return message.NewMessage(strconv.FormatInt(r.Offset, 10), nil), nil
+}
+
+func sendTo(to chan<- *sarama.ConsumerMessage, offset int64, n, size int) {
 	for i := range int64(n) {
 		to <- &sarama.ConsumerMessage{Offset: offset + i, Value: make([]byte, size)}
 	}
@@ -74,7 +70,7 @@ func send(to chan<- *sarama.ConsumerMessage, offset int64, n, size int) {
 
 // Features R5, P1: while messages are placed elsewhere, those behind them are handled, in a bound. Confirms come in any
 // order, and nothing is marked behind one that is missing. A message that is nacked comes again.
-func TestPlacing(t *testing.T) {
+func TestStagePlacing(t *testing.T) {
 	for name, row := range map[string]struct {
 		inFlight, most int
 		first          bool
@@ -110,15 +106,13 @@ func TestPlacing(t *testing.T) {
 						}
 					},
 				})
-				p.session.config.InFlight, p.session.config.MaxPlacing = row.inFlight, row.most
-				send(records, 100, 20, 1<<10)
+				p.config.InFlight, p.config.MaxPlacing = row.inFlight, row.most
+				sendTo(records, 100, 20, 1<<10)
 				synctest.Wait()
 				testkit.Check(t, len(open) == row.want, "%d are taken, want %d", len(open), row.want)
 				marked := func(when string, want int64) {
 					t.Helper()
 					synctest.Wait()
-					p.mu.Lock()
-					defer p.mu.Unlock()
 					if got := p.mark(); got != want {
 						t.Errorf("%s: marked %d, want %d", when, got, want)
 					}
@@ -153,7 +147,7 @@ func TestPlacing(t *testing.T) {
 }
 
 // Feature R5: of a partition whose messages wait no more is fetched than a little, and more when they are due.
-func TestPaused(t *testing.T) {
+func TestStagePaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taken sync.WaitGroup
 		taken.Add(200)
@@ -161,41 +155,18 @@ func TestPaused(t *testing.T) {
 			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived.Add(time.Hour) },
 			Take:  func(msg *message.Message) { taken.Done(); msg.Ack() },
 		})
-		send(records, 0, 4, 1<<10)
+		sendTo(records, 0, 4, 1<<10)
 		synctest.Wait()
 		testkit.Check(t, !members.isPaused(), "it is paused although there is room")
-		send(records, 4, 196, 1<<10)
+		sendTo(records, 4, 196, 1<<10)
 		synctest.Wait()
 		testkit.Check(t, members.isPaused(), "it is not paused although messages wait behind the window")
 		taken.Wait() // an hour later
 		synctest.Wait()
+		mark := p.mark()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		testkit.Check(t, !members.isPaused() && p.mark() == 200 && p.bytes == 0 && p.held == 0,
-			"paused %t, marked %d, %d and %d bytes", members.isPaused(), p.mark(), p.bytes, p.held)
+		testkit.Check(t, !members.isPaused() && mark == 200 && p.bytes == 0 && p.held == 0,
+			"paused %t, marked %d, %d and %d bytes", members.isPaused(), mark, p.bytes, p.held)
 	})
-}
-
-// Promise P3: a member that the group has not known for a time hands nothing over, and goes on when it is known again.
-func TestUnknown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		taken := make(chan string, 10)
-		p, _, records := partAt(t, 0, due.Stage{
-			Until: func(_ *message.Message, arrived time.Time) time.Time { return arrived },
-			Take:  func(msg *message.Message) { taken <- msg.UUID; msg.Ack() },
-		})
-		p.session.known.Store(time.Now().Add(-asleep).UnixNano())
-		send(records, 0, 1, 1)
-		synctest.Wait()
-		testkit.Check(t, len(taken) == 0, "a message is handed over")
-		p.session.known.Store(time.Now().UnixNano())
-		p.ring()
-		synctest.Wait()
-		testkit.Check(t, len(taken) == 1, "%d are handed over", len(taken))
-	})
-}
-
-func TestMain(m *testing.M) {
-	// Sarama's metrics have one goroutine for the whole process.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
 }
