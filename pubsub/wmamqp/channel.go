@@ -127,10 +127,10 @@ func (p *Publisher) take(deadline <-chan struct{}) (*channel, error) {
 	return c, nil
 }
 
-// ready opens the channel and declares the exchange, where that is still to be done. The client waits for the broker's
-// answers without a limit, so it does so off the path; the place is taken until it comes back.
-func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{}) (*channel, error) {
-	if c != nil && p.isPrepared(exchange) {
+// ready opens the channel, where that is still to be done. The client waits for the broker's answers without a limit, so
+// it does so off the path; the place is taken until it comes back.
+func (p *Publisher) ready(c *channel, deadline <-chan struct{}) (*channel, error) {
+	if c != nil {
 		return c, nil
 	}
 	type result struct {
@@ -139,8 +139,12 @@ func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{})
 	}
 	results, gone := make(chan result), make(chan struct{})
 	p.unavailable.Go(func() {
-		c, err := p.prepare(c, exchange)
-		if err != nil { // a refused declaration has closed it
+		conn, err := p.conn.open()
+		var c *channel
+		if err == nil {
+			c, err = openChannel(conn)
+		}
+		if err != nil {
 			p.unopened <- struct{}{}
 		}
 		select {
@@ -158,44 +162,6 @@ func (p *Publisher) ready(c *channel, exchange string, deadline <-chan struct{})
 		close(gone)
 		return nil, errNoChannel
 	}
-}
-
-func (p *Publisher) prepare(c *channel, exchange string) (*channel, error) {
-	if c == nil {
-		conn, err := p.conn.open()
-		if err != nil {
-			return nil, err
-		}
-		if c, err = openChannel(conn); err != nil {
-			return nil, err
-		}
-	}
-	if !p.isPrepared(exchange) {
-		if err := p.config.AMQP.TopologyBuilder.ExchangeDeclare(c.Channel, exchange, p.config.AMQP); err != nil {
-			_ = c.Close()
-			return nil, fmt.Errorf("wmamqp: declare exchange %q: %w", exchange, err)
-		}
-		p.mu.Lock()
-		p.prepared[exchange] = struct{}{}
-		p.mu.Unlock()
-	}
-	return c, nil
-}
-
-func (p *Publisher) isPrepared(exchange string) bool {
-	if exchange == "" { // the default exchange is always there
-		return true
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.prepared[exchange]
-	return ok
-}
-
-func (p *Publisher) forget(exchange string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.prepared, exchange)
 }
 
 // discard gives the place of a channel back. Closing takes seconds where the peer does not answer, so it is off the

@@ -27,7 +27,6 @@ type consumer struct {
 	returnAll bool       // the latest message is to go back with all that were fetched
 	acks      int        // in a row
 	nacks     int        // in a row
-	failing   bool       // the latest attempt to begin again failed
 
 	host       string // virtual
 	tag        string

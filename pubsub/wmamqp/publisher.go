@@ -28,7 +28,8 @@ type PublisherConfig struct {
 	// TLS. Confirms and mandatory are always on; the pool size is not used. A DefaultMarshaler is replaced by
 	// Marshaler, unless it has a PostprocessPublishing. What is missing is as in amqp.NewDurableQueueConfig: the
 	// default exchange, a routing key named like the topic, and a durable queue of that name. Dead-letter queues that
-	// the publisher declares are quorum queues, unless Queue.Arguments has another x-queue-type.
+	// the publisher declares are quorum queues, unless Queue.Arguments has another x-queue-type. InitializeTopics and
+	// subscribers declare exchanges, and Publish does not.
 	AMQP amqp.Config
 	// ConfirmTimeout bounds the publication of a message: waiting for a channel, opening it, and the broker's confirm.
 	// Raise it if the broker's disks are slow: a letter whose confirm comes later is published twice.
@@ -84,9 +85,6 @@ type Publisher struct {
 
 	unavailable sync.WaitGroup
 
-	mu       sync.Mutex
-	prepared map[string]struct{} // exchanges declared
-
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
@@ -115,7 +113,7 @@ func NewPublisher(uri string, config PublisherConfig) (*Publisher, error) {
 	p := &Publisher{
 		config: config, conn: conn, free: make(chan *channel, config.channels),
 		unopened: make(chan struct{}, config.channels),
-		prepared: make(map[string]struct{}), closing: make(chan struct{}),
+		closing:  make(chan struct{}),
 	}
 	for range config.channels {
 		p.unopened <- struct{}{}
@@ -173,7 +171,7 @@ func (p *Publisher) publishOn(ctx context.Context, to address, publishing *amqp0
 	if err != nil {
 		return err
 	}
-	if c, err = p.ready(c, to.exchange, ctx.Done()); err != nil {
+	if c, err = p.ready(c, ctx.Done()); err != nil {
 		return err
 	}
 	if err := checkSize(publishing, c.frameMax); err != nil {
@@ -185,7 +183,6 @@ func (p *Publisher) publishOn(ctx context.Context, to address, publishing *amqp0
 		p.free <- c
 		return p.whyReturned(ctx, to, err)
 	}
-	p.forget(to.exchange) // it may be what is missing
 	p.discard(c)
 	return err
 }

@@ -12,44 +12,21 @@ import (
 // beginAgain is the wait before another attempt to consume, when the broker refused one.
 const beginAgain = time.Second
 
-// resuming is a subscription whose consumers could not begin again. The log has one line when that begins, and one when
-// it is over.
-type resuming struct {
-	mu      sync.Mutex
-	failing int // consumers
-	since   time.Time
-}
-
-// notResumed logs a failed attempt of the consumer to begin again.
+// notResumed logs a failed attempt of a consumer to begin again. The log has one line for all consumers when that
+// begins, and one when the first has begun.
 func (c *consumer) notResumed(err error) {
-	if c.failing {
-		eventConsumeStillUnavailable.Write(c.sub.config.Logger, err,
-			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
-		return
+	event := eventConsumeStillUnavailable
+	if c.sub.failing.CompareAndSwap(0, time.Now().UnixNano()) {
+		event = eventConsumeNotResumed
 	}
-	c.failing = true
-	r := &c.sub.resuming
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failing++; r.failing == 1 {
-		r.since = time.Now()
-		eventConsumeNotResumed.Write(c.sub.config.Logger, err,
-			logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
-	}
+	event.Write(c.sub.config.Logger, err, logging.Fields{logging.Queue: c.sub.queue, logging.Wait: beginAgain})
 }
 
 // resumed notes that the consumer has begun.
 func (c *consumer) resumed() {
-	if !c.failing {
-		return
-	}
-	c.failing = false
-	r := &c.sub.resuming
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failing--; r.failing == 0 {
-		eventConsumeResumed.Write(c.sub.config.Logger, nil,
-			logging.Fields{logging.Queue: c.sub.queue, "lasted": time.Since(r.since).Round(time.Millisecond).String()})
+	if since := c.sub.failing.Swap(0); since > 0 {
+		lasted := time.Since(time.Unix(0, since)).Round(time.Millisecond).String()
+		eventConsumeResumed.Write(c.sub.config.Logger, nil, logging.Fields{logging.Queue: c.sub.queue, "lasted": lasted})
 	}
 }
 

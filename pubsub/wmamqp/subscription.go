@@ -25,7 +25,7 @@ type subscription struct {
 	queue     string
 	out       chan *message.Message
 	consumers []*consumer
-	resuming  resuming
+	failing   atomic.Int64   // since when no consumer can begin again, in nanoseconds; 0 if one has
 	taking    sync.WaitGroup // consumers that the broker may give another message
 	ordering  *sequence.Ordering
 	source    atomic.Pointer[source]

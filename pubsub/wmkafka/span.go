@@ -119,12 +119,6 @@ func recordsOf(topic string, partition int32, block *sarama.FetchResponseBlock,
 	})
 	dropped := map[int64]bool{} // producers whose transaction was aborted
 	for _, set := range block.RecordsSet {
-		if set.MsgSet != nil {
-			for _, record := range legacy(topic, partition, set.MsgSet) {
-				records, next = append(records, record), record.Offset+1
-			}
-			continue
-		}
 		batch := set.RecordBatch
 		if batch == nil || batch.PartialTrailingRecord {
 			continue
@@ -160,23 +154,4 @@ func recordsOf(topic string, partition int32, block *sarama.FetchResponseBlock,
 func isAbort(batch *sarama.RecordBatch) bool {
 	return len(batch.Records) > 0 && len(batch.Records[0].Key) >= 4 && batch.Records[0].Key[2] == 0 &&
 		batch.Records[0].Key[3] == 0
-}
-
-// legacy returns records of the formats before Kafka 0.11. Offsets in a compressed set are relative.
-func legacy(topic string, partition int32, set *sarama.MessageSet) (records []*sarama.ConsumerMessage) {
-	for _, block := range set.Messages {
-		inner := block.Messages()
-		for _, m := range inner {
-			offset, at := m.Offset, m.Msg.Timestamp
-			if m.Msg.Version >= 1 {
-				offset += block.Offset - inner[len(inner)-1].Offset
-				if m.Msg.LogAppendTime {
-					at = block.Msg.Timestamp
-				}
-			}
-			records = append(records, &sarama.ConsumerMessage{Topic: topic, Partition: partition, Offset: offset,
-				Key: m.Msg.Key, Value: m.Msg.Value, Timestamp: at, BlockTimestamp: block.Msg.Timestamp})
-		}
-	}
-	return records
 }

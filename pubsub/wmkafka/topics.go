@@ -171,7 +171,7 @@ func (p *Publisher) initializeTopic(admin admin, source, topic string, wanted to
 		if err = p.awaitLeaders(admin, topic, topicSettings{partitions: 1}); err != nil {
 			return err
 		}
-		found, err = describeTopic(admin, topic)
+		err = untilKnown(sourceWait, func() (err error) { found, err = describeTopic(admin, topic); return err })
 	}
 	if errors.Is(err, sarama.ErrInvalidTopic) {
 		return fmt.Errorf("wmkafka: %q cannot be the name of a topic, which has 1 to 249 letters of ASCII, digits, dots, "+
@@ -270,28 +270,11 @@ func connectAdmin(brokers []string, config *sarama.Config) (admin, error) {
 	return admin{clusterAdmin, client}, nil // whose Close closes the client too
 }
 
-// topicMetadata asks one broker, and the others too if that one does not know the topic: it may lag behind.
 func topicMetadata(admin admin, topic string) (*sarama.TopicMetadata, error) {
 	all, err := admin.DescribeTopics([]string{topic})
 	if err != nil {
 		return nil, err
 	}
-	found, err := metadataOf(all, topic)
-	config := admin.client.Config()
-	for _, broker := range admin.client.Brokers() {
-		if !errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
-			break
-		}
-		_ = broker.Open(config) // it is open already, or GetMetadata says why not
-		request := sarama.NewMetadataRequest(config.Version, []string{topic})
-		if response, failed := broker.GetMetadata(request); failed == nil {
-			found, err = metadataOf(response.Topics, topic)
-		}
-	}
-	return found, err
-}
-
-func metadataOf(all []*sarama.TopicMetadata, topic string) (*sarama.TopicMetadata, error) {
 	for _, metadata := range all {
 		if metadata.Name == topic {
 			if metadata.Err != sarama.ErrNoError && metadata.Err != sarama.ErrLeaderNotAvailable {
@@ -314,8 +297,11 @@ type topicSettings struct {
 	retentionMs, retentionBytes, cleanupPolicy string
 }
 
-// minInSyncReplicas is the number of replicas that confirm a record.
-const minInSyncReplicas = "min.insync.replicas"
+const (
+	// minInSyncReplicas is the number of replicas that confirm a record.
+	minInSyncReplicas = "min.insync.replicas"
+	maxMessageBytes   = "max.message.bytes"
+)
 
 func describeTopic(admin admin, topic string) (topicSettings, error) {
 	metadata, err := topicMetadata(admin, topic)
@@ -330,7 +316,7 @@ func describeTopic(admin admin, topic string) (topicSettings, error) {
 	err = untilKnown(sourceWait, func() (err error) {
 		entries, err = admin.DescribeConfig(sarama.ConfigResource{ //lint:ignore SA1019 the floor has no other
 			Type: sarama.TopicResource, Name: topic,
-			ConfigNames: []string{"max.message.bytes", minInSyncReplicas, "retention.ms", "retention.bytes",
+			ConfigNames: []string{maxMessageBytes, minInSyncReplicas, "retention.ms", "retention.bytes",
 				"cleanup.policy"},
 		})
 		if code := (*sarama.DescribeConfigError)(nil); errors.As(err, &code) {
@@ -341,24 +327,16 @@ func describeTopic(admin admin, topic string) (topicSettings, error) {
 	if err != nil {
 		return topicSettings{}, fmt.Errorf("describe the configuration of %q: %w", topic, err)
 	}
+	values := make(map[string]string, len(entries))
 	for _, entry := range entries {
-		switch entry.Name {
-		case "max.message.bytes":
-			if n, err := strconv.Atoi(entry.Value); err == nil {
-				s.maxMessageBytes = n
-			}
-		case minInSyncReplicas:
-			if n, err := strconv.Atoi(entry.Value); err == nil {
-				s.minInSync = n
-			}
-		case "retention.ms":
-			s.retentionMs = entry.Value
-		case "retention.bytes":
-			s.retentionBytes = entry.Value
-		case "cleanup.policy":
-			s.cleanupPolicy = entry.Value
-		}
+		values[entry.Name] = entry.Value
 	}
+	if n, err := strconv.Atoi(values[maxMessageBytes]); err == nil {
+		s.maxMessageBytes = n
+	}
+	s.minInSync, _ = strconv.Atoi(values[minInSyncReplicas])
+	s.retentionMs, s.retentionBytes = values["retention.ms"], values["retention.bytes"]
+	s.cleanupPolicy = values["cleanup.policy"]
 	return s, nil
 }
 
@@ -434,7 +412,7 @@ func (s topicSettings) entries() [][2]string {
 		{"retention.ms", "-1"},
 		{"retention.bytes", "-1"},
 		{"cleanup.policy", "delete"},
-		{"max.message.bytes", strconv.Itoa(s.maxMessageBytes)},
+		{maxMessageBytes, strconv.Itoa(s.maxMessageBytes)},
 	}
 	if n := min(s.minInSync, int(s.replicas)); n > 0 { // with more, no letter could be written
 		entries = append(entries, [2]string{minInSyncReplicas, strconv.Itoa(n)})
