@@ -16,7 +16,7 @@ const browsePage = 100
 
 // Browse calls each with the messages of topic that the consumer group has not acknowledged and that are there when
 // Browse begins, in their order, until each returns false. It locks and writes nothing. It is for the dry run of
-// redrive drain. If each calls the database, it needs a second connection.
+// redrive drain. A call of the database by each needs a second connection.
 func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*message.Message) (more bool)) error {
 	left, err := s.Backlog(ctx, topic)
 	if err != nil {
