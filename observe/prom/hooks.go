@@ -3,7 +3,6 @@ package prom
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,8 +87,6 @@ type attempts struct {
 	total  *prometheus.CounterVec
 	times  *prometheus.HistogramVec
 	places series.Places[placeSeries]
-	mu     sync.Mutex
-	pairs  map[series.Place]bool // of labels
 }
 
 // placeSeries are those of the attempts in one place.
@@ -100,7 +97,7 @@ type placeSeries struct {
 }
 
 func newAttempts(labels *bounded, most int, bounds []float64) *attempts {
-	return &attempts{labels: labels, most: most, pairs: map[series.Place]bool{},
+	return &attempts{labels: labels, most: most,
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "attempts_total",
 			Help: "Calls of handlers, by their outcome: success, or the class of the error."},
 			[]string{"topic", "handler", "outcome"}),
@@ -119,20 +116,12 @@ func (a *attempts) observe(at *middleware.Attempt) {
 	s.outcomes[at.Verdict.Class].Inc()
 }
 
-// seriesOf returns the series of a place. It has a bound as the labels do: places beyond it share those of their folded
-// names.
+// seriesOf returns the series of a place.
 func (a *attempts) seriesOf(p series.Place) *placeSeries {
 	if s := a.places.Of(p); s != nil {
 		return s
 	}
 	of := series.Place{Topic: a.labels.value("topic", p.Topic), Handler: a.labels.value("handler", p.Handler)}
-	a.mu.Lock()
-	if !a.pairs[of] && len(a.pairs) >= a.most { // few values can have many pairs
-		a.labels.folded.WithLabelValues("place").Inc()
-		of = series.Place{Topic: series.Other, Handler: series.Other}
-	}
-	a.pairs[of] = true
-	a.mu.Unlock()
 	s := &placeSeries{succeeded: a.total.WithLabelValues(of.Topic, of.Handler, "success"),
 		times: a.times.WithLabelValues(of.Topic, of.Handler)}
 	for class := range s.outcomes {

@@ -166,8 +166,7 @@ type bounded struct {
 func newBounded(most int) *bounded {
 	folded := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: namespace, Name: "label_values_folded_total",
-		Help: "How often a value beyond the bound of its label was counted as the value other. The label place is a pair " +
-			"of topic and handler.",
+		Help: "How often a value beyond the bound of its label was counted as the value other.",
 	}, []string{"label"})
 	return &bounded{folded: folded, values: series.NewFew(most, maxValue, func(label string) {
 		folded.WithLabelValues(label).Inc()

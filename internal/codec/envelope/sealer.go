@@ -8,11 +8,9 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
@@ -20,10 +18,9 @@ import (
 
 // Sealer seals letters, and opens them: see seal.Sealer. A nil *Sealer opens nothing.
 type Sealer struct {
-	keys   Keys
-	limit  time.Duration
-	clear  []string
-	cached atomic.Pointer[working] // of the key that was used last
+	keys  Keys
+	limit time.Duration
+	clear []string
 }
 
 // New returns a Sealer. limit bounds each call of keys. clear are the patterns of the metadata keys that stay readable.
@@ -155,7 +152,7 @@ func (s *Sealer) current(ctx context.Context) (key Key, w *working, err error) {
 	if err != nil {
 		return Key{}, nil, fmt.Errorf("seal: the current key: %w", notNow(err))
 	}
-	w, err = s.working(key.Secret)
+	w, err = workingKey(key.Secret)
 	return key, w, err
 }
 
@@ -176,7 +173,7 @@ func (s *Sealer) find(ctx context.Context, h *Header) (*working, error) {
 	case err != nil:
 		return nil, &Error{h.KeyID, notNow(err)}
 	}
-	return s.working(secret)
+	return workingKey(secret)
 }
 
 // contained calls a method of Keys. A panic becomes an error: the key is not there now, and the process goes on.
@@ -265,17 +262,13 @@ const (
 
 // working is a key at work.
 type working struct {
-	secret []byte
-	aead   cipher.AEAD
-	mac    []byte
+	aead cipher.AEAD
+	mac  []byte
 }
 
-// working derives what a secret is used for, unless it was the last one.
-func (s *Sealer) working(secret []byte) (*working, error) {
-	if w := s.cached.Load(); w != nil && subtle.ConstantTimeCompare(w.secret, secret) == 1 {
-		return w, nil
-	}
-	w := &working{secret: append([]byte(nil), secret...)}
+// workingKey derives what a secret is used for, in some microseconds.
+func workingKey(secret []byte) (*working, error) {
+	w := &working{}
 	content, err := hkdf.Key(sha256.New, secret, nil, forContent, SecretSize)
 	if err == nil {
 		w.mac, err = hkdf.Key(sha256.New, secret, nil, forFingerprint, SecretSize)
@@ -290,7 +283,6 @@ func (s *Sealer) working(secret []byte) (*working, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seal: derive keys: %w", err)
 	}
-	s.cached.Store(w)
 	return w, nil
 }
 
