@@ -13,8 +13,6 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
-	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/naming"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
@@ -81,7 +79,7 @@ type rules struct {
 }
 
 func newRules(owner string, publisher message.Publisher, r Rules) (rules, error) {
-	if err := wayBack(publisher, r.Allow...); err != nil {
+	if err := engine.CheckPublisher("redrive", publisher, r.Allow...); err != nil {
 		return rules{}, err
 	}
 	if r.Concurrency == 0 {
@@ -139,22 +137,6 @@ func (r *Rules) ofTopic(owner string) error {
 	if len(f.Statuses) > 0 || f.After != 0 || f.MaxSeq != 0 || f.Limit != 0 || f.NewestFirst {
 		return fmt.Errorf("redrive: %s.Filter: Statuses, After, MaxSeq, Limit and NewestFirst choose rows of a Store: a "+
 			"topic has none, leave them empty", owner)
-	}
-	return nil
-}
-
-// wayBack returns an error for a publisher with which letters do not come back.
-func wayBack(publisher message.Publisher, topics ...string) error {
-	if safecall.IsNil(publisher) {
-		return errors.New("redrive: the publisher is nil: give the one of the live topics")
-	}
-	if _, isStore := decorated.As[*letters.Store](publisher); isStore ||
-		decorated.Hides[*letters.Store](publisher) != nil {
-		return errors.New("redrive: the publisher is a dead-letter Store, which would store the letters again: give the " +
-			"one of the live topics")
-	}
-	if err := destination.CheckKeeps(publisher, topics...); err != nil {
-		return fmt.Errorf("redrive: %w", err)
 	}
 	return nil
 }

@@ -86,6 +86,8 @@ type Resealed struct {
 
 // EraseOptions are options of Erase.
 type EraseOptions struct {
+	// DryRun counts the letters, and erases none.
+	DryRun bool
 	// ForgetIDs replaces the ids of the messages by hashes, in the letters and in their events, for ids that name a
 	// person. The hash of an id that can be guessed can be guessed too. Default: ids stay, so that the record can be
 	// searched by them.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // move is a change of a campaign's state.
@@ -187,12 +188,7 @@ const sweepAtOnce = 500
 // by the next one: of a worker, a Cancel or a Start.
 func (c *Campaigns) sweep(ctx context.Context) error {
 	var ids []string
-	err := c.query(ctx, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM spillway_campaigns WHERE service = ? AND state = 'cancelled' AND swept = 0`, c.service())
+	err := c.query(ctx, func() { ids = nil }, database.Into(&ids), `SELECT id FROM spillway_campaigns WHERE service = ? AND state = 'cancelled' AND swept = 0`, c.service())
 	for _, id := range ids {
 		for more := true; more && err == nil; {
 			err = c.write(ctx, func(tx *sql.Tx) (err error) { more, err = c.sweepSome(ctx, tx, id); return err })
@@ -206,21 +202,16 @@ func (c *Campaigns) sweep(ctx context.Context) error {
 
 // sweepSome frees letters that no worker has in hand. If one has, the campaign is not swept yet.
 func (c *Campaigns) sweepSome(ctx context.Context, tx *sql.Tx, id string) (more bool, err error) {
-	var seqs []any
-	err = c.within(ctx, tx, func(rows *sql.Rows) error {
-		var seq int64
-		err := rows.Scan(&seq)
-		seqs = append(seqs, seq)
-		return err
-	}, `SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND claim IS NOT NULL
+	var seqs []int64
+	err = c.within(ctx, tx, database.Into(&seqs), `SELECT seq FROM spillway_campaign_letters WHERE campaign = ? AND state = 'pending' AND claim IS NOT NULL
 AND `+isFree+` ORDER BY first_failed_at, seq LIMIT ?`, c.db.Text(id), sweepAtOnce)
 	if err != nil {
 		return false, err
 	}
 	if len(seqs) > 0 {
-		_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET claim = NULL WHERE campaign = ? AND seq IN (`+
-			marks(len(seqs))+`)`,
-			append([]any{c.db.Text(id)}, seqs...)...)
+		among, args := c.db.Among("seq", seqs)
+		_, err = c.exec(ctx, tx, `UPDATE spillway_campaign_letters SET claim = NULL WHERE campaign = ? AND `+among,
+			append([]any{c.db.Text(id)}, args...)...)
 		return true, err
 	}
 	_, err = c.exec(ctx, tx, `UPDATE spillway_campaigns SET swept = 1 WHERE id = ? AND NOT EXISTS
@@ -244,14 +235,10 @@ func (c *Campaigns) recordOnce(ctx context.Context, id string, what string, why 
 	host, _ := os.Hostname() // a worker without a name is on record too
 	return c.write(ctx, func(tx *sql.Tx) error {
 		known := 0
-		// one worker at a time
-		err := c.within(ctx, tx, func(*sql.Rows) error {
-			return nil
-		}, `SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id))
-		if err != nil {
+		if err := c.alone(ctx, tx, id); err != nil {
 			return err
 		}
-		err = c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&known) },
+		err := c.within(ctx, tx, func(rows *sql.Rows) error { return rows.Scan(&known) },
 			`SELECT COUNT(*) FROM spillway_campaign_events WHERE campaign = ? AND what = ? AND reason = ?`,
 			c.db.Text(id), c.db.Text(what), c.db.Text(why))
 		if err != nil || known > 0 {
@@ -259,6 +246,12 @@ func (c *Campaigns) recordOnce(ctx context.Context, id string, what string, why 
 		}
 		return c.record(ctx, tx, id, what, Act{By: ByItself, Reason: why}, boundedtext.Text("a worker on "+host, 100))
 	})
+}
+
+// alone lets no other transaction change a campaign until this one ends.
+func (c *Campaigns) alone(ctx context.Context, tx *sql.Tx, id string) error {
+	return c.within(ctx, tx, func(*sql.Rows) error { return nil },
+		`SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id))
 }
 
 // History returns what was done with a campaign, the oldest first, at most 1,000 events after a Seq. The events
@@ -299,9 +292,7 @@ func (c *Campaigns) acted(ctx context.Context, tx *sql.Tx, id string, act Act, d
 	if act.Key == "" {
 		return false, nil
 	}
-	err = c.within(ctx, tx, func(*sql.Rows) error { return nil },
-		`SELECT id FROM spillway_campaigns WHERE id = ?`+c.lock(), c.db.Text(id))
-	if err != nil {
+	if err := c.alone(ctx, tx, id); err != nil {
 		return false, err
 	}
 	var was Act

@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 )
 
 // Forget takes a person's values from what the campaigns keep: from the requests of campaigns (IDs, metadata,
@@ -41,12 +42,7 @@ func (c inner) Forget(ctx context.Context, dryRun bool, values ...string) (done 
 
 // ids are those of campaigns, in their order, at most 100.
 func (c *Campaigns) ids(ctx context.Context, after string) (ids []string, err error) {
-	err = c.query(ctx, func() { ids = nil }, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`, c.service(), c.db.Text(after))
+	err = c.query(ctx, func() { ids = nil }, database.Into(&ids), `SELECT id FROM spillway_campaigns WHERE service = ? AND id > ? ORDER BY id LIMIT 100`, c.service(), c.db.Text(after))
 	return ids, err
 }
 
@@ -111,10 +107,7 @@ func (c inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err err
 	if len(seqs) == 0 {
 		return 0, nil
 	}
-	letters := make([]any, len(seqs))
-	for i, seq := range seqs {
-		letters[i] = seq
-	}
+	among, letters := c.db.Among("seq", seqs)
 	for after := ""; ; {
 		some, err := c.ids(ctx, after)
 		if err == nil && len(some) > 0 {
@@ -126,8 +119,7 @@ func (c inner) ForgetLetters(ctx context.Context, seqs ...int64) (n int, err err
 			err = c.write(ctx, func(tx *sql.Tx) error {
 				changed, err := c.exec(ctx, tx,
 					`UPDATE spillway_campaign_letters SET why = '`+boundedtext.ErasedWord+`' WHERE campaign IN (`+marks(len(ids))+
-						`) AND seq IN (`+marks(len(letters))+
-						`) AND why <> '' AND why <> '`+boundedtext.ErasedWord+`'`, append(ids, letters...)...)
+						`) AND `+among+` AND why <> '' AND why <> '`+boundedtext.ErasedWord+`'`, append(ids, letters...)...)
 				n += changed
 				return err
 			})
@@ -254,12 +246,7 @@ func (c *Campaigns) Purge(ctx context.Context, before time.Time, act Act) (rows 
 	}
 	for {
 		var ids []string
-		err := c.query(ctx, func() { ids = nil }, func(found *sql.Rows) error {
-			var id string
-			err := found.Scan(&id)
-			ids = append(ids, id)
-			return err
-		}, `SELECT id FROM spillway_campaigns WHERE service = ? AND (state = 'finished' OR state = 'cancelled' AND swept = 1) AND ended_at < ?
+		err := c.query(ctx, func() { ids = nil }, database.Into(&ids), `SELECT id FROM spillway_campaigns WHERE service = ? AND (state = 'finished' OR state = 'cancelled' AND swept = 1) AND ended_at < ?
 AND EXISTS (SELECT 1 FROM spillway_campaign_letters WHERE campaign = id) ORDER BY created_at, id LIMIT 100`, c.service(), before.UnixMicro())
 		for _, id := range ids {
 			if err == nil {

@@ -323,12 +323,7 @@ func (c *Campaigns) pauseAll(ctx context.Context, tx *sql.Tx, name string, act A
 	of, args := `service = ? AND policy <> '' AND (policy = ? OR ? = '')`,
 		[]any{c.service(), c.db.Text(name), c.db.Text(name)}
 	var ids []string
-	err := c.within(ctx, tx, func(rows *sql.Rows) error {
-		var id string
-		err := rows.Scan(&id)
-		ids = append(ids, id)
-		return err
-	}, `SELECT id FROM spillway_campaigns WHERE `+of+` AND state IN ('running', 'canary', 'scheduled') ORDER BY id`,
+	err := c.within(ctx, tx, database.Into(&ids), `SELECT id FROM spillway_campaigns WHERE `+of+` AND state IN ('running', 'canary', 'scheduled') ORDER BY id`,
 		args...)
 	for _, id := range ids {
 		if err == nil {

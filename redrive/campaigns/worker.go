@@ -12,15 +12,12 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
-	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
-	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/redrive/internal/engine"
-	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 // WorkerConfig configures a Worker.
@@ -89,19 +86,12 @@ func NewWorker(c *Campaigns, publisher message.Publisher, config WorkerConfig) (
 	switch {
 	case c == nil:
 		return nil, errors.New("campaigns: the Campaigns are nil: check the error of New")
-	case safecall.IsNil(publisher):
-		return nil, errors.New("campaigns: the publisher is nil: give the one of the live topics")
 	case len(c.config.Allow) == 0:
 		return nil, errors.New("campaigns: Config.Allow is empty: name the topics that letters may go to; a letter's own " +
 			"metadata cannot be trusted")
 	}
-	if _, isStore := decorated.As[*letters.Store](publisher); isStore ||
-		decorated.Hides[*letters.Store](publisher) != nil {
-		return nil, errors.New("campaigns: the publisher is a dead-letter Store, which would store the letters again: give " +
-			"the one of the live topics")
-	}
-	if err := destination.CheckKeeps(publisher, c.config.Allow...); err != nil {
-		return nil, fmt.Errorf("campaigns: %w", err)
+	if err := engine.CheckPublisher("campaigns", publisher, c.config.Allow...); err != nil {
+		return nil, err
 	}
 	config.setDefaults()
 	if err := config.validate(); err != nil {

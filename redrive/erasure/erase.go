@@ -176,12 +176,9 @@ func (e *erasing) keys(ctx context.Context, ids []string) error {
 
 func (e *erasing) letters(ctx context.Context) error {
 	f := letters.Filter{IDs: e.request.IDs, Metadata: e.request.Metadata}
-	if e.request.DryRun {
-		return e.count(ctx, f)
-	}
 	before := e.report
 	_, err := hidden.Of(e.Letters).Erase(ctx, f, e.act(),
-		inside.EraseOptions{ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
+		inside.EraseOptions{DryRun: e.request.DryRun, ForgetIDs: e.request.ForgetIDs, Texts: e.request.texts(), Before: e.beside,
 			Progress: func(done inside.Erased) {
 				e.report.Letters, e.report.LettersInHand = before.Letters+done.Letters, before.LettersInHand+done.InHand
 				e.progress()
@@ -249,31 +246,4 @@ func (e *erasing) beside(ctx context.Context, seqs []int64, ids []string) error 
 	n, err := hidden.Of(e.Campaigns).ForgetLetters(ctx, seqs...)
 	e.report.Texts += n
 	return err
-}
-
-// count is what a dry run does.
-func (e *erasing) count(ctx context.Context, f letters.Filter) error {
-	f.Statuses = living().Statuses
-	for f.Limit = 200; ; {
-		some, err := e.Letters.Heads(ctx, f)
-		if err == nil && len(some) > 0 {
-			ids, seqs := make([]string, len(some)), make([]int64, len(some))
-			for i, h := range some {
-				ids[i], seqs[i] = h.MessageID, h.Seq
-			}
-			err = e.beside(ctx, seqs, ids)
-		}
-		if err != nil || len(some) == 0 {
-			return err
-		}
-		f.After = some[len(some)-1].Seq
-		for _, h := range some {
-			if h.LeasedUntil.IsZero() {
-				e.report.Letters++
-			} else {
-				e.report.LettersInHand++
-			}
-		}
-		e.progress()
-	}
 }

@@ -112,12 +112,7 @@ func (s *Store) noteClaim(ctx context.Context, tx *sql.Tx, token string, lease t
 		return err
 	}
 	var over []string
-	err = database.Each(rows, func(rows *sql.Rows) error {
-		var token string
-		err := rows.Scan(&token)
-		over = append(over, token)
-		return err
-	})
+	err = database.Each(rows, database.Into(&over))
 	if err == nil && len(over) > 0 {
 		w := new(where)
 		anyIn(w, "token", over, s.db.Bytes)

@@ -43,7 +43,7 @@ func (s *Store) countLetters(ctx context.Context, f Filter) (n int, err error) {
 		}
 	}
 	if len(f.Metadata) > 0 {
-		err = s.withMetadata(ctx, f, false, func(candidate) bool { n++; return true })
+		err = s.scan(ctx, f, false, false, 0, func(candidate) bool { n++; return true })
 		return n, err
 	}
 	r, err := s.routeOf(ctx, f)
@@ -186,7 +186,7 @@ func (s *Store) count(ctx context.Context, tx *sql.Tx, slot int, t tally) error 
 		} else {
 			args = append(args, 0, int64(math.MaxInt64), int64(math.MinInt64), 0, 0, 0)
 		}
-		if _, err := s.prepared.of(ctx, tx, s.statements.count).exec(ctx, args...); err != nil {
+		if _, err := tx.ExecContext(ctx, s.statements.count, args...); err != nil {
 			return fmt.Errorf("count letters of cause %s: %w", cause, err)
 		}
 	}

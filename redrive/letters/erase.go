@@ -40,14 +40,22 @@ func (s inner) Erase(ctx context.Context, f Filter, act Act, options inside.Eras
 		if err == nil && len(some) > 0 && options.Before != nil {
 			err = options.Before(ctx, seqs, ids)
 		}
-		if err == nil && len(some) == 0 && options.ForgetIDs {
+		if err == nil && len(some) == 0 && options.ForgetIDs && !options.DryRun {
 			err = s.forgetIDs(ctx, f.IDs)
 		}
 		if err != nil || len(some) == 0 {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}
 		f.After = some[len(some)-1].Seq
-		n, err := s.eraseSome(ctx, f, seqs, act, &options)
+		n := 0
+		for _, h := range some {
+			if h.LeasedUntil.IsZero() {
+				n++
+			}
+		}
+		if !options.DryRun {
+			n, err = s.eraseSome(ctx, f, seqs, act, &options)
+		}
 		if err != nil {
 			return done, wrapped(fmt.Sprintf("erase, after %d", done.Letters), err)
 		}

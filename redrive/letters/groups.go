@@ -13,6 +13,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -113,7 +114,7 @@ FROM ` + tables + w.String() + ` GROUP BY n.cause HAVING ` + number + ` > 0`
 		return counted, s.read(ctx, func() { clear(counted) }, add, query, w.args...)
 	}
 	if len(f.Metadata) > 0 {
-		return counted, s.withMetadata(ctx, f, false, func(l candidate) bool {
+		return counted, s.scan(ctx, f, false, false, 0, func(l candidate) bool {
 			c, ok := counted[l.cause]
 			if !ok {
 				c.first, c.last = l.first, l.last
@@ -274,12 +275,7 @@ func (s inner) CausesBegin(ctx context.Context, begin string, most int) (causes 
 	if begin == "" || strings.Trim(begin, "0123456789abcdef") != "" {
 		return nil, nil // no hash begins so
 	}
-	err = s.read(ctx, func() { causes = nil }, func(rows *sql.Rows) error {
-		var cause string
-		err := rows.Scan(&cause)
-		causes = append(causes, cause)
-		return err
-	}, `SELECT cause FROM spillway_letter_causes WHERE service = ? AND cause LIKE ? ORDER BY cause LIMIT ?`,
+	err = s.read(ctx, func() { causes = nil }, database.Into(&causes), `SELECT cause FROM spillway_letter_causes WHERE service = ? AND cause LIKE ? ORDER BY cause LIMIT ?`,
 		asBytes(s.service), s.db.Text(begin+"%"), most)
 	return causes, wrapped("find causes", err)
 }

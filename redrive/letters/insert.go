@@ -32,13 +32,6 @@ const (
 
 const insertBody = `INSERT INTO spillway_letter_bodies (body, metadata, payload) VALUES (?, ?, ?)`
 
-// withBody lets the statement that stores a letter store its body too, for one round trip less.
-func withBody(insert string) string {
-	return `WITH l AS (` + insert + `),
-	b AS (INSERT INTO spillway_letter_bodies (body, metadata, payload) SELECT seq, ?::bytea, ?::bytea FROM l WHERE seen = 1)
-SELECT seq, seen FROM l`
-}
-
 // store stores one letter, or notes that it arrived again.
 func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now time.Time) error {
 	seq, fresh, err := s.insert(ctx, tx, r, now)
@@ -48,10 +41,8 @@ func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 	if !fresh {
 		return s.again(ctx, tx, t, r, now)
 	}
-	if !s.statements.takesBody {
-		if err := s.putBody(ctx, tx, seq, r); err != nil {
-			return err
-		}
+	if err := s.putBody(ctx, tx, seq, r); err != nil {
+		return err
 	}
 	first, last := r.failed(now)
 	t.moved(r.cause, "", StatusWaiting)
@@ -62,16 +53,12 @@ func (s *Store) store(ctx context.Context, tx *sql.Tx, t tally, r *record, now t
 // insert returns the Seq of a letter that is new.
 func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time) (seq int64, fresh bool, err error) {
 	args := r.args(now, s.db)
-	if s.statements.takesBody {
-		args = append(args, r.metadata, metadatacodec.Payload(r.msg.Payload))
-	}
-	insert := s.prepared.of(ctx, tx, s.statements.insert)
 	if s.statements.returning {
 		var seen int
-		err = insert.row(ctx, args...).Scan(&seq, &seen)
+		err = tx.QueryRowContext(ctx, s.statements.insert, args...).Scan(&seq, &seen)
 		return seq, seen == 1, err
 	}
-	result, err := insert.exec(ctx, args...)
+	result, err := tx.ExecContext(ctx, s.statements.insert, args...)
 	if err != nil {
 		return 0, false, err
 	}
@@ -85,15 +72,17 @@ func (s *Store) insert(ctx context.Context, tx *sql.Tx, r *record, now time.Time
 // putBody stores the metadata and payload of a letter. A large body goes through a prepared statement: a driver that
 // writes values into the text of a statement may double them by escaping, and so make it too large.
 func (s *Store) putBody(ctx context.Context, tx *sql.Tx, seq int64, r *record) (err error) {
-	put := s.prepared.of(ctx, tx, s.statements.body)
-	if limit := s.db.Largest(); put.prepared == nil && limit > 0 && 2*r.size() >= limit {
-		if put.prepared, err = tx.PrepareContext(ctx, put.text); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, put.prepared.Close()) }()
+	args := []any{seq, r.metadata, metadatacodec.Payload(r.msg.Payload)}
+	if limit := s.db.Largest(); limit == 0 || 2*r.size() < limit {
+		_, err = s.exec(ctx, tx, insertBody, args...)
+		return err
 	}
-	_, err = put.exec(ctx, seq, r.metadata, metadatacodec.Payload(r.msg.Payload))
-	return err
+	put, err := tx.PrepareContext(ctx, s.db.Statement(insertBody))
+	if err != nil {
+		return err
+	}
+	_, err = put.ExecContext(ctx, args...)
+	return errors.Join(err, put.Close())
 }
 
 // again notes that a letter arrived again. A letter that was redriven or discarded waits again then, behind all others,

@@ -56,21 +56,22 @@ func (s *Store) List(ctx context.Context, f Filter) ([]Letter, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
+	found, err := listed(ctx, s, f, s.maxRead, func(w *where) ([]Letter, error) {
+		return s.letters(ctx, letterQuery+w.String()+` ORDER BY seq`+f.direction(), w.args...)
+	})
+	return found, wrapped("list", err)
+}
+
+// listed reads the letters that f chooses, of at most so many bytes.
+func listed[L any](ctx context.Context, s *Store, f Filter, most int, read func(*where) ([]L, error)) ([]L, error) {
 	for {
-		chosen, err := s.choose(ctx, f, false, f.limit(), s.maxRead, true)
-		if err == nil && len(chosen.seqs) == 0 {
-			return nil, nil
+		chosen, err := s.choose(ctx, f, false, f.limit(), most, true)
+		if err != nil || len(chosen.seqs) == 0 {
+			return nil, err
 		}
-		var found []Letter
-		if err == nil {
-			w := s.whereByKey(f, chosen.seqs)
-			found, err = s.letters(ctx, letterQuery+w.String()+` ORDER BY seq`+f.direction(), w.args...)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("letters: list: %w", err)
-		}
-		if len(found) > 0 {
-			return found, nil
+		found, err := read(s.whereByKey(f, chosen.seqs))
+		if err != nil || len(found) > 0 {
+			return found, err
 		}
 		f.After = chosen.seqs[len(chosen.seqs)-1] // all of these changed their status just now
 	}
@@ -178,23 +179,15 @@ func (s *Store) Heads(ctx context.Context, f Filter) ([]Head, error) {
 	if err := f.Validate(); err != nil {
 		return nil, err
 	}
-	for {
-		chosen, err := s.choose(ctx, f, false, f.limit(), math.MaxInt, true)
-		if err != nil || len(chosen.seqs) == 0 {
-			return nil, wrapped("list heads", err)
-		}
-		w := s.whereByKey(f, chosen.seqs)
-		var heads []Head
+	heads, err := listed(ctx, s, f, math.MaxInt, func(w *where) (heads []Head, err error) {
 		err = s.read(ctx, func() { heads = nil }, func(rows *sql.Rows) error {
 			h, err := scanHead(rows)
 			heads = append(heads, h)
 			return err
 		}, headQuery+w.String()+` ORDER BY seq`+f.direction(), w.args...)
-		if err != nil || len(heads) > 0 {
-			return heads, wrapped("list heads", err)
-		}
-		f.After = chosen.seqs[len(chosen.seqs)-1] // all of these changed their status just now
-	}
+		return heads, err
+	})
+	return heads, wrapped("list heads", err)
 }
 
 func scanHead(rows *sql.Rows) (Head, error) {

@@ -131,7 +131,7 @@ func (s *Store) Close() error {
 		return errNilStore
 	}
 	s.closed.Store(true)
-	return s.prepared.close()
+	return nil
 }
 
 // InitializeTopics checks that letters can be written: the table exists, and the database is not read-only. Dead-letter

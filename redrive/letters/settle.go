@@ -85,7 +85,8 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 	}
 	keys, args := s.among(seqsOf(all))
 	is := make(map[int64]bool, len(all))
-	rows, err := s.prepared.of(ctx, tx, s.db.Statement(s.heldStatement(keys))).query(ctx, args...)
+	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, token FROM spillway_dead_letters`+s.statements.byKey+
+		` WHERE `+keys+` AND token <> '' ORDER BY seq`+s.lock()), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +104,6 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 		}
 	}
 	return held, err
-}
-
-func (s *Store) heldStatement(keys string) string {
-	return `SELECT seq, token FROM spillway_dead_letters` + s.statements.byKey + ` WHERE ` + keys +
-		` AND token <> '' ORDER BY seq` + s.lock()
-}
-
-// settlingOne are the statements that mark one redriven letter, for Store.prepared.
-func (s *Store) settlingOne() (texts []string) {
-	keys, _ := s.among([]int64{0})
-	for _, text := range []string{s.heldStatement(keys), s.statusStatement(StatusRedriven, keys),
-		recordStatement(StatusRedriven.event(), 1)} {
-		texts = append(texts, s.db.Statement(text))
-	}
-	return texts
 }
 
 // settleStatement begins a statement that settles one letter: its row, which it has as l, its event, and the numbers of

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +39,6 @@ type Store struct {
 	node       string
 	seal       *seal.Sealer
 	known      knownCauses
-	prepared   prepared
 	batcher    *batcher.Batcher[*record]
 	manyFresh  []string // by the logarithm of the number of letters
 	settling   map[Status]string
@@ -85,18 +83,11 @@ func NewStore(ctx context.Context, db *sql.DB, config Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
-	defer cancel()
 	s := &Store{db: known, statements: statementsOf[known.Kind()], service: config.Service, maxRead: maxRead,
 		slots: newSlots(), node: thisNode(), seal: config.Seal}
-	for _, text := range []*string{&s.statements.insert, &s.statements.body, &s.statements.count} {
-		*text = known.Statement(*text)
-	}
+	s.statements.insert, s.statements.count = known.Statement(s.statements.insert), known.Statement(s.statements.count)
 	if known.Kind() == database.Postgres {
 		s.manyFresh, s.settling = manyFreshStatements(known.Statement), settleStatements()
-	} else {
-		s.prepared.prepare(ctx, db, s.statements.insert, s.statements.body, s.statements.count)
-		s.prepared.prepare(ctx, db, s.settlingOne()...)
 	}
 	s.batcher, s.handle = s.newBatcher(), hidden.By(inner{s})
 	return s, nil
@@ -189,7 +180,7 @@ func (s *Store) writeLetters(ctx context.Context, n int, work func(*sql.Tx, tall
 }
 
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (sql.Result, error) {
-	return s.prepared.of(ctx, tx, s.db.Statement(statement)).exec(ctx, args...)
+	return tx.ExecContext(ctx, s.db.Statement(statement), args...)
 }
 
 // read queries rows and scans each. A writer of another process may be in the way: then it starts again after reset.
@@ -218,83 +209,6 @@ func (s *Store) readBy(ctx context.Context, run querying, reset func(), scan fun
 var errHeld = errors.New("the message's own transaction holds the database, so that the Store would wait forever: " +
 	"use the Store outside of handlers with an idempotent receiver on the same database; return an error from the " +
 	"handler instead")
-
-// prepared are the statements of Publish, and those that mark one letter, on MySQL and SQLite. Without them a driver
-// for MySQL prepares each statement each time, and that for SQLite parses it. Drivers for PostgreSQL keep theirs, as
-// their settings allow behind a pooler of connections. The statements live as long as the *sql.DB, or until Close.
-type prepared struct {
-	mu         sync.Mutex
-	statements map[string]*sql.Stmt
-	closed     bool
-}
-
-// statement is a statement of a transaction, prepared or not.
-type statement struct {
-	tx       *sql.Tx
-	text     string
-	prepared *sql.Stmt
-}
-
-func (p *prepared) of(ctx context.Context, tx *sql.Tx, text string) statement {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if prepared := p.statements[text]; prepared != nil {
-		return statement{tx, text, tx.StmtContext(ctx, prepared)}
-	}
-	return statement{tx, text, nil}
-}
-
-func (s statement) exec(ctx context.Context, args ...any) (sql.Result, error) {
-	if s.prepared != nil {
-		return s.prepared.ExecContext(ctx, args...)
-	}
-	return s.tx.ExecContext(ctx, s.text, args...)
-}
-
-func (s statement) query(ctx context.Context, args ...any) (*sql.Rows, error) {
-	if s.prepared != nil {
-		return s.prepared.QueryContext(ctx, args...)
-	}
-	return s.tx.QueryContext(ctx, s.text, args...)
-}
-
-func (s statement) row(ctx context.Context, args ...any) *sql.Row {
-	if s.prepared != nil {
-		return s.prepared.QueryRowContext(ctx, args...)
-	}
-	return s.tx.QueryRowContext(ctx, s.text, args...)
-}
-
-// prepare prepares a statement on the whole *sql.DB, unless that was done. It takes a connection of its own.
-func (p *prepared) prepare(ctx context.Context, db *sql.DB, texts ...string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, text := range texts {
-		if p.closed || p.statements[text] != nil {
-			continue
-		}
-		statement, err := db.PrepareContext(ctx, text)
-		if err != nil {
-			return // Publish prepares it for itself, and returns the error
-		}
-		if p.statements == nil {
-			p.statements = make(map[string]*sql.Stmt)
-		}
-		p.statements[text] = statement
-	}
-}
-
-// close closes the statements. A transaction that uses one goes on.
-func (p *prepared) close() (err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	for _, statement := range p.statements {
-		err = errors.Join(err, statement.Close())
-	}
-	p.statements = nil
-	return err
-}
 
 type handle = hidden.Handle[inner]
 

@@ -112,22 +112,18 @@ func (s *Store) setStatus(ctx context.Context, tx *sql.Tx, t tally, letters []sw
 		t.moved(l.cause, l.status, status)
 		about[i], seqs[i] = l.subject, l.seq
 	}
+	redriveID := `?`
+	if ofItsRedrive(status) {
+		redriveID = `COALESCE(NULLIF(?, ''), redrive_id)`
+	}
 	keys, args := s.among(seqs)
-	_, err := s.exec(ctx, tx, s.statusStatement(status, keys),
+	_, err := s.exec(ctx, tx, `UPDATE spillway_dead_letters`+s.statements.byKey+`
+SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = `+redriveID+` WHERE `+keys,
 		append(append([]any{s.db.Text(string(status))}, s.marks(act)...), args...)...)
 	if err != nil {
 		return err
 	}
 	return s.record(ctx, tx, status.event(), act, about...)
-}
-
-func (s *Store) statusStatement(status Status, keys string) string {
-	redriveID := `?`
-	if ofItsRedrive(status) {
-		redriveID = `COALESCE(NULLIF(?, ''), redrive_id)`
-	}
-	return `UPDATE spillway_dead_letters` + s.statements.byKey + `
-SET status = ?, token = '', leased_until = 0, marked_at = now_us(), marked_by = ?, marked_why = ?, redrive_id = ` + redriveID + ` WHERE ` + keys
 }
 
 // ofItsRedrive reports whether the status says what became of the redrive that was.

@@ -70,12 +70,9 @@ var events = schema.Table{
 // statements are what the databases say each in its own way.
 type statements struct {
 	// insert stores a letter, or counts that it arrived again. Its arguments are those of record.args. If there is
-	// returning, it returns the letter's Seq and how often it arrived. If it takes the body, the metadata and payload
-	// are its last arguments.
-	insert               string
-	returning, takesBody bool
-	// body stores the metadata and payload of a new letter.
-	body string
+	// returning, it returns the letter's Seq and how often it arrived.
+	insert    string
+	returning bool
 	// count adds to the numbers of a cause.
 	count string
 	// unless ends an INSERT of a cause that may be there already.
@@ -97,7 +94,6 @@ type statements struct {
 var statementsOf = map[database.Kind]statements{
 	database.SQLite: {
 		insert: insert + onConflict, returning: true, knowsArrived: true,
-		body:     insertBody,
 		count:    countStatement(countsConflict),
 		unless:   causeThere,
 		byCause:  ` INDEXED BY spillway_dead_letters_status_cause`,
@@ -105,8 +101,7 @@ var statementsOf = map[database.Kind]statements{
 		contains: func(e string) string { return `instr(CAST(` + e + ` AS BLOB), CAST(? AS BLOB)) > 0` },
 	},
 	database.Postgres: {
-		insert: withBody(insert + onConflict), returning: true, takesBody: true, knowsArrived: true,
-		body:     insertBody,
+		insert: insert + onConflict, returning: true, knowsArrived: true,
 		count:    countStatement(countsConflict),
 		unless:   causeThere,
 		toBack:   `UPDATE spillway_dead_letters SET ` + movedFrom + `, seq = DEFAULT WHERE identity = ?`,
@@ -118,7 +113,6 @@ var statementsOf = map[database.Kind]statements{
 	},
 	database.MySQL: { // a deadlock is noticed at once, and its transaction runs again: several need no lock in front
 		insert:   insert + onDuplicate,
-		body:     insertBody,
 		count:    countStatement(countsDuplicate),
 		unless:   `ON DUPLICATE KEY UPDATE spillway_letter_causes.cause = spillway_letter_causes.cause`,
 		byCause:  ` FORCE INDEX (spillway_dead_letters_status_cause)`,

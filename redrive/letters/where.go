@@ -348,20 +348,28 @@ func (f *Filter) hasMetadata(packed []byte) bool {
 // candidatesAtOnce is how many candidates one statement returns.
 const candidatesAtOnce = 500
 
-// candidate is a letter that may have the metadata that a filter asks for.
+// candidate is a letter that a filter may choose.
 type candidate struct {
 	seq, first, last int64
 	size             int
 	cause            string
 }
 
-// withMetadata calls add with the letters that f chooses, all of whose metadata it has read, until add returns false.
-func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(candidate) (more bool)) error {
+// scan calls add with the letters that f chooses, in their order, until add returns false. If f asks for metadata, it reads
+// those of all candidates. Otherwise it ends after the first n, of which only the Seq is known, and the size if it is
+// asked for: an index alone may know the letters.
+func (s *Store) scan(ctx context.Context, f Filter, free, sized bool, n int, add func(candidate) (more bool)) error {
 	r, err := s.routeOf(ctx, f)
 	if err != nil {
 		return err
 	}
-	newest := f.NewestFirst
+	atOnce, columns, newest := n, `0, '', 0, 0, NULL`, f.NewestFirst
+	switch {
+	case len(f.Metadata) > 0:
+		atOnce, columns = candidatesAtOnce, `size, cause, first_failed_at, last_failed_at, `+ofBody("metadata")
+	case sized:
+		columns = `size, '', 0, 0, NULL`
+	}
 	return s.each(ctx, r, func(f Filter) (more bool, err error) {
 		for {
 			w := s.where(f)
@@ -369,18 +377,18 @@ func (s *Store) withMetadata(ctx context.Context, f Filter, free bool, add func(
 				w = s.free(f)
 			}
 			var found []candidate
-			n, last := 0, int64(0)
-			err := s.readPlanned(ctx, func() { found, n = nil, 0 }, func(rows *sql.Rows) error {
+			looked, last := 0, int64(0)
+			err := s.readPlanned(ctx, func() { found, looked = nil, 0 }, func(rows *sql.Rows) error {
 				var c candidate
 				var packed []byte
 				err := rows.Scan(&c.seq, &c.size, &c.cause, &c.first, &c.last, &packed)
-				n, last = n+1, c.seq
-				if err == nil && f.hasMetadata(packed) {
+				looked, last = looked+1, c.seq
+				if err == nil && (len(f.Metadata) == 0 || f.hasMetadata(packed)) {
 					found = append(found, c)
 				}
 				return err
-			}, `SELECT seq, size, cause, first_failed_at, last_failed_at, `+ofBody("metadata")+`
-FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, append(w.args, candidatesAtOnce)...)
+			}, `SELECT seq, `+columns+`
+FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, append(w.args, atOnce)...)
 			if err != nil {
 				return false, err
 			}
@@ -389,7 +397,7 @@ FROM spillway_dead_letters`+r.hint+w.String()+` ORDER BY `+r.order+` LIMIT ?`, a
 					return false, nil
 				}
 			}
-			if n < candidatesAtOnce || newest && last <= 1 {
+			if looked < atOnce || newest && last <= 1 {
 				return true, nil
 			}
 			if newest {

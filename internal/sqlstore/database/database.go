@@ -199,6 +199,16 @@ func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
 	return rows.Err()
 }
 
+// Into returns what scans each row of one column into a list.
+func Into[T any](list *[]T) func(*sql.Rows) error {
+	return func(rows *sql.Rows) error {
+		var value T
+		err := rows.Scan(&value)
+		*list = append(*list, value)
+		return err
+	}
+}
+
 // query calls scan with each row of what s is asked.
 func query(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, text string, args ...any) error {
 	rows, err := s.QueryContext(ctx, text, args...)

@@ -14,9 +14,12 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/traced"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/timing"
+	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
+	"github.com/watermill-spillway/spillway/internal/upstream/destination"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
+	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
 const (
@@ -27,6 +30,22 @@ const (
 	publishBackoff = 50 * time.Millisecond // after the first refusal; it doubles up to a second
 	maxShown       = 4 << 10               // bytes of the text of an error that is masked
 )
+
+// CheckPublisher returns an error for a publisher with which letters do not come back.
+func CheckPublisher(owner string, publisher message.Publisher, topics ...string) error {
+	if safecall.IsNil(publisher) {
+		return fmt.Errorf("%s: the publisher is nil: give the one of the live topics", owner)
+	}
+	if _, isStore := decorated.As[*letters.Store](publisher); isStore ||
+		decorated.Hides[*letters.Store](publisher) != nil {
+		return fmt.Errorf("%s: the publisher is a dead-letter Store, which would store the letters again: give the one of "+
+			"the live topics", owner)
+	}
+	if err := destination.CheckKeeps(publisher, topics...); err != nil {
+		return fmt.Errorf("%s: %w", owner, err)
+	}
+	return nil
+}
 
 // Publishing is how letters are offered to a publisher.
 type Publishing struct {
