@@ -20,7 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -447,7 +447,7 @@ func (l left) report() error {
 		}
 	}
 	if l.parked {
-		if n, err := sequence.Left(ctx, l.db, l.service); err == nil && n > 0 {
+		if n, err := parked.Left(ctx, l.db, l.service); err == nil && n > 0 {
 			eventParkedLeft.Write(l.logger, errParkedLeft, logging.Fields{logging.Messages: n})
 		}
 	}

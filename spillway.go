@@ -22,7 +22,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/ordered"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
@@ -32,7 +32,7 @@ import (
 )
 
 // listed is for those who follow what is parked.
-type listed = sequence.Listed
+type listed = parked.Listed
 
 // Channel is a dead letter channel: the parts of Spillway composed in the only right order. It is safe for concurrent
 // use by any number of handlers and routers. It needs no closing: what runs beside the handlers begins and ends with
@@ -139,7 +139,7 @@ func (ch *Channel) compose(ctx context.Context, config *Config) (err error) {
 		parts = append(parts, ch.ordered.Parking)
 	}
 	if config.DB != nil && config.Ordered == nil {
-		ch.listed = sequence.ListedIn(config.DB, config.Service)
+		ch.listed = parked.ListedIn(config.DB, config.Service)
 	}
 	ch.plugins = append(ch.plugins, lifecycle.New(leftBy(config).report, func() {}).Plugin)
 	if ch.retry, err = middleware.NewRetry(config.Retry); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
@@ -25,8 +26,8 @@ func (s *shop) park(keys ...string) {
 		if key == "" {
 			wait = -time.Hour
 		}
-		testkit.NoError(s.t, store.Park(s.t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 3}, &sequence.Row{
-			Lane: sequence.LaneOf([]byte(key)), RecordKey: []byte(key), Position: int64(position), Msg: msg,
+		testkit.NoError(s.t, store.Park(s.t.Context(), parked.Source{Group: "billing", Topic: "orders", Partition: 3}, &sequence.Row{
+			Lane: parked.LaneOf([]byte(key)), RecordKey: []byte(key), Position: int64(position), Msg: msg,
 			Held: strings.HasPrefix(key, "held"), Fingerprint: sequence.FingerprintOf(msg), SentAt: failedAt,
 			Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}}, wait))
 	}
@@ -43,7 +44,7 @@ func testDecide(t *testing.T, s *shop) {
 	testkit.Check(t, none.code == 3, "without the table: %+v", none)
 	s.park("held", "held", "held \x1b[31m\xff", "waits", "waits", "held")
 	seqs := map[string]string{}
-	for _, p := range testkit.Must(sequence.List(t.Context(), s.db, "shop", 10)) {
+	for _, p := range testkit.Must(parked.List(t.Context(), s.db, "shop", 10)) {
 		seqs[p.First] = fmt.Sprint(p.Seq)
 	}
 	held, hostile, waits := seqs["id-0"], seqs["id-2"], seqs["id-3"]
@@ -69,7 +70,7 @@ func testDecide(t *testing.T, s *shop) {
 		}
 		decide(c.args...).wants(t, c.code, c.says)
 	}
-	_, rows, err := sequence.Show(t.Context(), s.db, "shop", int64(testkit.Must(strconv.Atoi(held))), 3)
+	_, rows, err := parked.Show(t.Context(), s.db, "shop", int64(testkit.Must(strconv.Atoi(held))), 3)
 	testkit.Check(t, err == nil && !rows[0].Held && rows[0].Decided == "skip" && rows[0].By == "ann" &&
 		rows[0].Why == "INC-7" && rows[1].Decided == "", "%+v: %v", rows, err)
 	audit := s.pipe("audit", "--kind", "sequence", "--json").out

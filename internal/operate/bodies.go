@@ -3,7 +3,7 @@ package operate
 import (
 	"time"
 
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
@@ -207,20 +207,20 @@ type DecidedData struct {
 
 // SequencesData are keys whose messages wait in order.
 type SequencesData struct {
-	Sequences []sequence.Parked `json:"sequences"`
+	Sequences []parked.Parked `json:"sequences"`
 	// Cut reports that there may be more.
 	Cut bool `json:"cut,omitempty"`
 }
 
 // SequenceData is a key, and the messages that wait, the first ones.
 type SequenceData struct {
-	sequence.Parked
+	parked.Parked
 	Waiting []ParkedData `json:"waiting"`
 }
 
 // ParkedData is a message that waits, and its failure, if it has one.
 type ParkedData struct {
-	sequence.Message
+	parked.Message
 	Class       string `json:"class,omitempty"`
 	Description string `json:"description,omitempty"`
 	Attempts    int    `json:"attempts,omitempty"`

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -118,7 +118,7 @@ func (d *Desk) PlanOf(p DryRun, part bool) PlanData {
 func listed[T any](all []T) []T { return append([]T{}, all...) }
 
 // Parked is a key whose messages wait, as a person may see it: the key is a value of a message.
-func (d *Desk) Parked(who Person, p sequence.Parked) sequence.Parked {
+func (d *Desk) Parked(who Person, p parked.Parked) parked.Parked {
 	d.mask(&p.First, &p.Why, &p.Topic, &p.Consumer, &p.Group)
 	switch {
 	case p.Key == nil:
@@ -132,7 +132,7 @@ func (d *Desk) Parked(who Person, p sequence.Parked) sequence.Parked {
 }
 
 // SequenceOf is a key with messages that wait, as a person may see them.
-func (d *Desk) SequenceOf(who Person, first sequence.Parked, all []sequence.Message) SequenceData {
+func (d *Desk) SequenceOf(who Person, first parked.Parked, all []parked.Message) SequenceData {
 	v := SequenceData{Parked: d.Parked(who, first), Waiting: []ParkedData{}}
 	for _, m := range all {
 		v.Waiting = append(v.Waiting, d.ParkedMessage(m))
@@ -141,7 +141,7 @@ func (d *Desk) SequenceOf(who Person, first sequence.Parked, all []sequence.Mess
 }
 
 // ParkedMessage is a message that waits, as it may be shown, with its failure.
-func (d *Desk) ParkedMessage(m sequence.Message) ParkedData {
+func (d *Desk) ParkedMessage(m parked.Message) ParkedData {
 	head := message.NewMessage(m.ID, nil)
 	head.Metadata = m.Metadata
 	var failure poison.Failure

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/redrive"
@@ -193,13 +194,13 @@ func (s *history) databases() []fault {
 
 // leaveParked parks messages of two keys, as an instance with Ordered does.
 func (s *history) leaveParked(ctx context.Context) error {
-	parked, err := sequence.NewStore(ctx, s.shop.db, "shop")
+	store, err := sequence.NewStore(ctx, s.shop.db, "shop")
 	if err != nil {
 		return err
 	}
 	for position, key := range []string{"customer-1", "customer-2"} {
 		msg := message.NewMessage(watermill.NewUUID(), []byte(`{}`))
-		if err := parked.Park(ctx, sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
+		if err := store.Park(ctx, parked.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
 			Lane: []byte(key), RecordKey: []byte(key), Position: int64(position),
 			Fingerprint: sequence.FingerprintOf(msg),
 			SentAt:      time.Now(), Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg,

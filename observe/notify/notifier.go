@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
@@ -40,9 +40,9 @@ type Notifier struct {
 	mu        sync.Mutex
 	channel   *spillway.Channel
 	campaigns []*campaigns.Campaigns
-	parked    *sequence.Table // nil if nothing is parked in the order of keys
-	shared    *ledger.Ledger  // by which instances agree; in memory without a database
-	local     *ledger.Ledger  // of this process, for what must be told while the database is unavailable
+	parked    *parked.Table  // nil if nothing is parked in the order of keys
+	shared    *ledger.Ledger // by which instances agree; in memory without a database
+	local     *ledger.Ledger // of this process, for what must be told while the database is unavailable
 	running   *running
 }
 
@@ -93,7 +93,7 @@ func (n *Notifier) Watch(ctx context.Context, channel *spillway.Channel, all ...
 		}
 		n.shared = shared
 	}
-	parked, err := sequence.TableOf(ctx, channel)
+	parked, err := parked.TableOf(ctx, channel)
 	if err != nil {
 		return fmt.Errorf("notify: Watch: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
@@ -267,13 +267,13 @@ func (r *running) pollSequences(ctx context.Context) error {
 	return nil
 }
 
-func aboutLate(s sequence.Standing) about {
+func aboutLate(s parked.Standing) about {
 	return about{Topic: s.Topic, Reason: fmt.Sprintf("partition %d", s.Partition),
 		Description: fmt.Sprintf("%d messages of %d keys are parked for the group %s", s.Messages, s.Sequences,
 			s.Group)}
 }
 
-func aboutHeld(service string, p sequence.Parked) about {
+func aboutHeld(service string, p parked.Parked) about {
 	a := about{Topic: p.Topic, Handler: strings.TrimPrefix(p.Consumer, service+"/"),
 		Description: fmt.Sprintf("message %s, partition %d, offset %d; %d parked", p.First, p.Partition, p.Position,
 			p.Messages)}

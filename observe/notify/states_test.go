@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/faultproxy"
@@ -238,7 +239,7 @@ func TestSequencesStand(t *testing.T) {
 	}{{"customer-1", -time.Hour, false}, {"customer-2", -2 * time.Hour, false}, {"customer-3", -time.Hour, true}, {"customer-3", time.Hour, false},
 		{"customer-4", time.Hour, false}} {
 		msg := message.NewMessage("id-"+row.key, nil)
-		testkit.NoError(t, store.Park(t.Context(), sequence.Source{Group: "billing", Topic: "orders", Partition: 7}, &sequence.Row{
+		testkit.NoError(t, store.Park(t.Context(), parked.Source{Group: "billing", Topic: "orders", Partition: 7}, &sequence.Row{
 			Lane: []byte(row.key), RecordKey: []byte(row.key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg), Msg: msg,
 			Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Held: row.held}, row.wait))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hidden"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
@@ -117,7 +118,7 @@ func park(t *testing.T, db *sql.DB) {
 	}{{"orders", "a", 0, time.Hour, false}, {"orders", "b", 1, -1000 * time.Hour, false}, {"orders", "b", 1, time.Hour, false},
 		{"orders", "c", 1, -2000 * time.Hour, true}, {"stock", "a", 0, time.Hour, false}} {
 		msg := newMessage(row.topic + row.key)
-		testkit.NoError(t, store.Park(t.Context(), sequence.Source{Topic: row.topic, Partition: row.partition},
+		testkit.NoError(t, store.Park(t.Context(), parked.Source{Topic: row.topic, Partition: row.partition},
 			&sequence.Row{Lane: []byte(row.key), RecordKey: []byte(row.key), Position: int64(position), Fingerprint: sequence.FingerprintOf(msg),
 				Msg: msg, Held: row.held}, row.wait))
 	}

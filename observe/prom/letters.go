@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -178,13 +178,13 @@ func (m *Metrics) campaignsSource(c *campaigns.Campaigns) prometheus.Collector {
 }
 
 // sequencesSource are the messages that wait in the order of their key.
-func (m *Metrics) sequencesSource(table *sequence.Table) prometheus.Collector {
+func (m *Metrics) sequencesSource(table *parked.Table) prometheus.Collector {
 	sequences := newDesc("sequences", "Keys of a partition with parked messages.", "topic")
 	held := newDesc("sequences_held", "Keys of a partition whose messages are held until a person decides.", "topic")
 	waiting := newDesc("sequences_waiting", "Messages that are parked in the order of their key.", "topic")
 	overdue := newDesc("sequences_overdue_seconds", "How long the first parked message of a key is due and not begun; 0 if "+
 		"none is. Held ones do not count.", "topic")
-	emit := func(ch chan<- prometheus.Metric, now []sequence.Standing) {
+	emit := func(ch chan<- prometheus.Metric, now []parked.Standing) {
 		type sum struct{ sequences, held, waiting, overdue float64 }
 		sums := make(map[string]sum)
 		for _, s := range now {

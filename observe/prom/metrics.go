@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -119,7 +119,7 @@ func (m *Metrics) scraped(ctx context.Context, channel *spillway.Channel,
 	if hidden.Of(channel.Stages()).Store() != nil {
 		all = append(all, m.stagesSource(channel.Stages()))
 	}
-	table, err := sequence.TableOf(ctx, channel)
+	table, err := parked.TableOf(ctx, channel)
 	if table != nil {
 		all = append(all, m.sequencesSource(table))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
@@ -305,7 +306,7 @@ func (l *inLanes) own() {
 	if sub.ordering == nil {
 		return
 	}
-	l.owner = sub.ordering.Own(sequence.Source{Group: l.consumer.host, Topic: sub.queue})
+	l.owner = sub.ordering.Own(parked.Source{Group: l.consumer.host, Topic: sub.queue})
 	l.owner.Late = sub.config.standsBy
 }
 
@@ -342,7 +343,7 @@ func (l *inLanes) place(d *laned) {
 	}
 	if d.key != "" {
 		d.order.RecordKey = []byte(d.key)
-		d.order.Lane = sequence.LaneOf(d.order.RecordKey)
+		d.order.Lane = parked.LaneOf(d.order.RecordKey)
 	}
 }
 

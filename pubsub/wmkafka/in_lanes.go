@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
@@ -57,7 +58,7 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 	ctx := s.tenure.work
 	if s.ordering != nil {
 		l.partition = claim.Partition()
-		l.owner = s.ordering.Own(sequence.Source{Group: s.group, Topic: claim.Topic(), Partition: l.partition})
+		l.owner = s.ordering.Own(parked.Source{Group: s.group, Topic: claim.Topic(), Partition: l.partition})
 		if !l.owner.Load(session.Context()) { // behind the position, which the session has read
 			return
 		}
@@ -86,7 +87,7 @@ func (s *subscription) consumeInLanes(session sarama.ConsumerGroupSession, claim
 			return
 		}
 		if l.owner != nil {
-			d.order = sequence.Delivery{Owner: l.owner, Lane: sequence.LaneOf(d.key), RecordKey: record.Key,
+			d.order = sequence.Delivery{Owner: l.owner, Lane: parked.LaneOf(d.key), RecordKey: record.Key,
 				Position: record.Offset, SentAt: record.Timestamp}
 			if !l.owner.Admit(session.Context(), d.order.Lane) {
 				return

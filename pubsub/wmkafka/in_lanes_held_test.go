@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -31,11 +32,11 @@ func (l limited) Subscribe(ctx context.Context, topic string) (<-chan *message.M
 }
 
 // decides decides about each key that waits.
-func decides(t *testing.T, db *sql.DB, what map[string]sequence.Decision) {
+func decides(t *testing.T, db *sql.DB, what map[string]parked.Decision) {
 	t.Helper()
-	for _, p := range testkit.Must(sequence.List(t.Context(), db, "shop", 10)) {
-		testkit.Must(sequence.Decide(context.Background(), db, "shop", p.Seq, sequence.Deciding{What: what[*p.Key], By: "ann", Why: "INC-7",
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}))
+	for _, p := range testkit.Must(parked.List(t.Context(), db, "shop", 10)) {
+		testkit.Must(parked.Decide(context.Background(), db, "shop", p.Seq, parked.Deciding{What: what[*p.Key], By: "ann", Why: "INC-7",
+			Record: func(*sql.Tx, string, parked.Parked, int) error { return nil }}))
 	}
 }
 
@@ -68,7 +69,7 @@ func TestFullPartition(t *testing.T) {
 	repaired.Store(true)
 	testkit.Check(t, c.committed() == 1 && h.count() == 0,
 		"%d are committed, and %d were handled", c.committed(), h.count())
-	decides(t, db, map[string]sequence.Decision{"key-0": sequence.Release})
+	decides(t, db, map[string]parked.Decision{"key-0": parked.Release})
 	c.eventually("all are committed", func() bool { return c.committed() == n })
 	c.eventually("all are handled", func() bool { return h.count() == n })
 	h.inOrder(t)

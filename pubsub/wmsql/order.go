@@ -14,6 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/order/lanes"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 )
 
@@ -26,7 +27,7 @@ import (
 type order struct {
 	*sequence.Ordering
 	sub    *Subscriber
-	source sequence.Source
+	source parked.Source
 
 	owner *sequence.Owner
 	known position // of the group, when the owner knew all rows
@@ -56,7 +57,7 @@ func (s *Subscriber) takeOrder(ctx context.Context, topic string) (*order, error
 			"keys, effects and parked messages must commit with the position")
 	}
 	placing.Lanes.Store(true)
-	return &order{Ordering: o, sub: s, source: sequence.Source{Group: s.config.ConsumerGroup, Topic: topic},
+	return &order{Ordering: o, sub: s, source: parked.Source{Group: s.config.ConsumerGroup, Topic: topic},
 		heads: map[int64]*trouble{}}, nil
 }
 
@@ -139,7 +140,7 @@ func (o *order) keyOf(e *entry) (key, lane []byte, err error) {
 	}
 	if text != "" {
 		key = []byte(text)
-		lane = sequence.LaneOf(key)
+		lane = parked.LaneOf(key)
 	}
 	return key, lane, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/idempotency"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -160,8 +161,8 @@ VALUES ('shop', 'ended%d', 'node', 2000, 0, 1, 2000000000000)`, n), fmt.Sprintf(
 		b.until("a1 is held", func() bool { return b.ask(`SELECT count(*) FROM spillway_parked WHERE held <> 0`) == 1 })
 		first := b.ask(`SELECT MIN(seq) FROM spillway_parked`)
 		testkit.Equal(t, "effects", len(b.effects()["a1"]), 0)
-		_, err := sequence.Decide(t.Context(), b.db, b.service(), int64(first), sequence.Deciding{What: sequence.Release, By: "ann",
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }})
+		_, err := parked.Decide(t.Context(), b.db, b.service(), int64(first), parked.Deciding{What: parked.Release, By: "ann",
+			Record: func(*sql.Tx, string, parked.Parked, int) error { return nil }})
 		testkit.NoError(t, err)
 		b.inOrder(ids)
 	})
@@ -299,9 +300,9 @@ func TestOrderedHold(t *testing.T) {
 		testkit.Check(t, len(effects) == 1 && len(effects["b1"]) == 2 && b.parked() == 2 && len(letters) == 0,
 			"effects %v, letters %v", effects, letters)
 		first := int64(b.ask(`SELECT MIN(seq) FROM spillway_parked`))
-		testkit.Must(sequence.Decide(t.Context(), b.db, shop, first,
-			sequence.Deciding{What: sequence.Skip, By: "ann", Why: "a typo",
-				Record: func(*sql.Tx, string, sequence.Parked, int) error { return nil }}))
+		testkit.Must(parked.Decide(t.Context(), b.db, shop, first,
+			parked.Deciding{What: parked.Skip, By: "ann", Why: "a typo",
+				Record: func(*sql.Tx, string, parked.Parked, int) error { return nil }}))
 		b.run(b.subscriber(keyed), handle, ordered(time.Millisecond), hold)
 		b.inOrder([]string{"a1", "a2", "b1"}, "a1")
 	})

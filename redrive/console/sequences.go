@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 )
 
 const (
@@ -36,12 +36,12 @@ type sequenceList struct {
 }
 
 type sequenceRow struct {
-	sequence.Parked
+	parked.Parked
 	Name, State, Link string // Name is the key
 }
 
 // keyOf is the head of a key. A message without one is a sequence by itself.
-func keyOf(p sequence.Parked) string {
+func keyOf(p parked.Parked) string {
 	if p.Key == nil {
 		return ""
 	}
@@ -76,7 +76,7 @@ func (c *console) sequence(r *request) (answer, error) {
 	}
 	if first.Decided == "" {
 		for _, s := range sequenceSteps {
-			if c.can(r.Person, s.route) && (s.what != sequence.Release || first.Held) {
+			if c.can(r.Person, s.route) && (s.what != parked.Release || first.Held) {
 				v.Actions = append(v.Actions, action{s.Steering, r.link("sequences/"+id(first.Seq)+"/"+s.Name, nil)})
 			}
 		}
@@ -88,17 +88,17 @@ func (c *console) sequence(r *request) (answer, error) {
 type sequenceStep struct {
 	operate.Steering
 	route string
-	what  sequence.Decision
+	what  parked.Decision
 }
 
 var sequenceSteps = []sequenceStep{
 	{operate.Steering{Name: "release", Label: "Release", Hint: "It runs again, in its place and with its delays. If it " +
-		"fails for good once more, it is held again."}, "release", sequence.Release},
+		"fails for good once more, it is held again."}, "release", parked.Release},
 	{operate.Steering{Name: "skip", Label: "Skip", Hint: "It becomes a dead letter, without a call of its handler. The " +
 		"next message of the key goes on. A redrive of the letter comes behind what took effect meanwhile.", Danger: true},
-		"skip", sequence.Skip},
+		"skip", parked.Skip},
 	{operate.Steering{Name: "discard", Label: "Discard", Hint: "It has no effect, and becomes no letter. The next message " +
-		"of the key goes on. This cannot be undone.", Danger: true}, "drop", sequence.Discard},
+		"of the key goes on. This cannot be undone.", Danger: true}, "drop", parked.Discard},
 }
 
 // decideSequence makes the route that writes a decision down, and goes to the key.

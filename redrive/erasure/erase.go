@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable/forget"
@@ -126,7 +126,7 @@ func (e *erasing) parked(ctx context.Context) error {
 	if e.keeper == nil {
 		return nil
 	}
-	n, err := sequence.Erase(ctx, e.keeper.Keys(), sequence.Erasing{Match: e.request.matches, DryRun: e.request.DryRun,
+	n, err := parked.Erase(ctx, e.keeper.Keys(), parked.Erasing{Match: e.request.matches, DryRun: e.request.DryRun,
 		Removed: e.keys})
 	e.report.Delayed += n
 	e.progress()

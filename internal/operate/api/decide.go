@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -121,7 +121,7 @@ func (h *Handler) sequences(r *request) (answer, error) {
 		return answer{}, err
 	}
 	all, err := h.Desk.Sequences(r.HTTP.Context(), n)
-	v := operate.SequencesData{Sequences: []sequence.Parked{}, Cut: len(all) == n}
+	v := operate.SequencesData{Sequences: []parked.Parked{}, Cut: len(all) == n}
 	for _, p := range all {
 		v.Sequences = append(v.Sequences, h.Desk.Parked(r.Person, p))
 	}
@@ -147,22 +147,22 @@ func (h *Handler) sequence(r *request) (answer, error) {
 
 // decisions are what a person can decide about the first message of a key.
 var decisions = []struct {
-	what sequence.Decision
+	what parked.Decision
 	says string
 }{
-	{sequence.Release, "Let the held message run again, in its place."},
-	{sequence.Skip, "Make a dead letter of the first message, and go on with the next one."},
-	{sequence.Discard, "Drop the first message, without an effect or a letter, and go on with the next one."},
+	{parked.Release, "Let the held message run again, in its place."},
+	{parked.Skip, "Make a dead letter of the first message, and go on with the next one."},
+	{parked.Discard, "Drop the first message, without an effect or a letter, and go on with the next one."},
 }
 
 // decideSequence makes the route of a decision about a key.
-func decideSequence(what sequence.Decision) handler {
+func decideSequence(what parked.Decision) handler {
 	return posted(func(h *Handler, r *request, body operate.SequenceBody) (answer, error) {
 		seq, err := r.seq()
 		if err != nil {
 			return answer{}, err
 		}
-		if body.All && what != sequence.Discard {
+		if body.All && what != parked.Discard {
 			return answer{}, invalid("all", "is true: only discard takes all messages of a key; leave it out")
 		}
 		n, err := h.Desk.DecideSequence(r.HTTP.Context(), r.who(body.Reason), seq, what, body.All)

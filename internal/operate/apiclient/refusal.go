@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 )
 
 // ErrChanged is the error of something that happened meanwhile.
@@ -30,7 +30,7 @@ func (r *Refusal) Error() string { return r.says }
 // Is lets a refusal stand for the error that a database gives.
 func (r *Refusal) Is(target error) bool {
 	switch target {
-	case letters.ErrNotFound, campaigns.ErrNotFound, sequence.ErrNotParked, inside.ErrNoPolicy,
+	case letters.ErrNotFound, campaigns.ErrNotFound, parked.ErrNotParked, inside.ErrNoPolicy,
 		inside.ErrNoCause:
 		return r.Type == operate.ProblemNotFound
 	case operate.ErrNoOutages:

@@ -20,7 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/privacy"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -138,7 +138,7 @@ func Explain(err error, masks *privacy.Redactor, timeout time.Duration) (p *oper
 		return missing("There is no such policy, or the cause is not blocked for it."), false
 	case errors.Is(err, inside.ErrNoCause):
 		return missing("No letter of the service ever had such a cause."), false
-	case errors.Is(err, sequence.ErrNotParked):
+	case errors.Is(err, parked.ErrNotParked):
 		return missing(operate.Undecided(err)), false
 	case operate.Undecided(err) != "":
 		return conflict(operate.Undecided(err)), false

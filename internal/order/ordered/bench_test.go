@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -30,14 +31,14 @@ func BenchmarkNotParked(b *testing.B) {
 		b.Fatal(err)
 	}
 	p := New(Config{Delays: []time.Duration{time.Second}, Store: store})
-	source := sequence.Source{Topic: "orders"}
+	source := parked.Source{Topic: "orders"}
 	for n := range 100 {
 		row := &sequence.Row{Lane: fmt.Appendf(nil, "other-%d", n), Position: int64(n), Fingerprint: []byte{1}, Msg: message.NewMessage("", nil)}
 		if err := store.Park(b.Context(), source, row, time.Hour); err != nil {
 			b.Fatal(err)
 		}
 	}
-	empty, busy := p.Ordering().Own(sequence.Source{Topic: "empty"}), p.Ordering().Own(source)
+	empty, busy := p.Ordering().Own(parked.Source{Topic: "empty"}), p.Ordering().Own(source)
 	if !busy.Load(b.Context()) {
 		b.Fatal("not loaded")
 	}
@@ -62,7 +63,7 @@ func BenchmarkNotParked(b *testing.B) {
 			for b.Loop() {
 				if c.owner != nil {
 					l.order.Appends = c.owner.Waits(l.order.Lane)
-					_ = sequence.LaneOf(key)
+					_ = parked.LaneOf(key)
 					_ = l.order.Place(msg) // as the receiver does
 				}
 				if _, err := handle(msg); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain/deadletter"
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/observe"
@@ -114,7 +115,7 @@ func (p *Part) outer(next chain.Handler) chain.Handler {
 		if d.Appends {
 			return nil, p.place(c, d, nil, c.Original, 0)
 		}
-		if d.Row != nil && d.Row.Decision > sequence.Release {
+		if d.Row != nil && d.Row.Decision > parked.Release {
 			return nil, chain.Outcome{Next: chain.DeadLetter, Why: decided(d.Row)}
 		}
 		out, o := next(c)
@@ -278,7 +279,7 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 func decided(row *sequence.Row) error {
 	text := fmt.Sprintf("%s decided to %s it: %s", row.By, row.Decision, row.Why)
 	err := errors.New("ordered: " + text)
-	if row.Decision == sequence.Discard {
+	if row.Decision == parked.Discard {
 		return classify.Discard(err)
 	}
 	return classify.Permanent(err, classify.Reason(classify.ReasonSkipped), classify.Description(text))

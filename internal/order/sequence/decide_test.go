@@ -9,17 +9,18 @@ import (
 
 	watermill "github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
 
-var noRecord = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
+var noRecord = func(*sql.Tx, string, parked.Parked, int) error { return nil }
 
 func seqOf(t *testing.T, db *sql.DB, id string) int64 {
 	t.Helper()
-	for _, p := range testkit.Must(sequence.List(t.Context(), db, "shop", 10)) {
+	for _, p := range testkit.Must(parked.List(t.Context(), db, "shop", 10)) {
 		if p.First == id {
 			return p.Seq
 		}
@@ -37,15 +38,15 @@ func TestHoldsThatCount(t *testing.T) {
 		testkit.Check(t, s.Park(held[i], true) && s.Park(message{key + "-2", key, 2*i + 1}, true), "%s is not parked", key)
 	}
 	s.Settle(held[0])
-	s.Decide(held[1], sequence.Skip)
+	s.Decide(held[1], parked.Skip)
 	for _, m := range held {
 		head, _ := s.Head(m.key)
 		testkit.Equal(t, m.key, head.held, m.key == "open")
 	}
 	var behind int64
 	testkit.NoError(t, s.db.QueryRow(`SELECT MAX(seq) FROM spillway_parked`).Scan(&behind)) // open-2
-	_, err := sequence.Decide(t.Context(), s.db, "shop", behind, sequence.Deciding{What: sequence.Skip, Record: noRecord})
-	testkit.Is(t, err, sequence.ErrNotFirst)
+	_, err := parked.Decide(t.Context(), s.db, "shop", behind, parked.Deciding{What: parked.Skip, Record: noRecord})
+	testkit.Is(t, err, parked.ErrNotFirst)
 }
 
 // An owner sees within seconds what a person decided. A decision outlasts that the message fails again meanwhile, and what
@@ -63,20 +64,20 @@ func TestOwnerSeesDecisions(t *testing.T) {
 		o := (&sequence.Ordering{Store: s}).Own(source)
 		o.Load(t.Context())
 		errRecord := errors.New("no record")
-		_, err := sequence.Decide(t.Context(), db, "shop", seqOf(t, db, "a"), sequence.Deciding{What: sequence.Skip,
-			Record: func(*sql.Tx, string, sequence.Parked, int) error { return errRecord }})
+		_, err := parked.Decide(t.Context(), db, "shop", seqOf(t, db, "a"), parked.Deciding{What: parked.Skip,
+			Record: func(*sql.Tx, string, parked.Parked, int) error { return errRecord }})
 		testkit.Is(t, err, errRecord)
 		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		testkit.Check(t, o.Next(short) == nil, "a lane is due")
 		for _, c := range []struct {
 			row  *sequence.Row
-			what sequence.Decision
-			left sequence.Decision // when the message was held, or waits, again
-		}{{waits, sequence.Skip, sequence.Skip}, {held, sequence.Release, sequence.Undecided}} {
+			what parked.Decision
+			left parked.Decision // when the message was held, or waits, again
+		}{{waits, parked.Skip, parked.Skip}, {held, parked.Release, parked.Undecided}} {
 			key := string(c.row.Lane)
-			deciding := sequence.Deciding{What: c.what, By: "ann", Record: noRecord}
-			testkit.Returns(t, 1)(sequence.Decide(t.Context(), db, "shop", seqOf(t, db, key), deciding))
+			deciding := parked.Deciding{What: c.what, By: "ann", Record: noRecord}
+			testkit.Returns(t, 1)(parked.Decide(t.Context(), db, "shop", seqOf(t, db, key), deciding))
 			l := o.Next(t.Context())
 			rows, _ := o.Heads(t.Context(), l)
 			testkit.Check(t, string(l.Key) == key && len(rows) == 1 && rows[0].Decision == c.what && rows[0].By == "ann" && !rows[0].Held &&

@@ -13,6 +13,7 @@ import (
 	watermill "github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/hold/outage"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
@@ -29,7 +30,7 @@ func opened(t testing.TB, db *sql.DB) (*database.Database, *sequence.Store) {
 func rowOf(key []byte, position int64, id, payload string) *sequence.Row {
 	msg := watermill.NewMessage(id, []byte(payload))
 	msg.Metadata.Set("customer", "ann\x00\xff")
-	return &sequence.Row{Lane: sequence.LaneOf(key), Position: position, Fingerprint: sequence.FingerprintOf(msg), RecordKey: key, Msg: msg,
+	return &sequence.Row{Lane: parked.LaneOf(key), Position: position, Fingerprint: sequence.FingerprintOf(msg), RecordKey: key, Msg: msg,
 		SentAt: time.UnixMilli(1234567), Key: keytable.Key{Consumer: "shop/billing", ID: id}}
 }
 
@@ -47,7 +48,7 @@ func TestHostileKeys(t *testing.T) {
 		}
 		testkit.Equal(t, "sequences", len(testkit.Must(s.Load(t.Context(), source))), len(keys))
 		for at, key := range keys {
-			rows, err := s.Heads(t.Context(), source, sequence.LaneOf(key), 10)
+			rows, err := s.Heads(t.Context(), source, parked.LaneOf(key), 10)
 			testkit.Require(t, err == nil && len(rows) == 1, "%d: %d rows: %v", at, len(rows), err)
 			r := rows[0]
 			testkit.Check(t, bytes.Equal(r.RecordKey, key) && r.RecordKey != nil && r.Position == int64(at) && r.Msg.UUID == "id\x00\xff" &&
@@ -55,14 +56,14 @@ func TestHostileKeys(t *testing.T) {
 				"%d: %+v", at, r.Msg)
 		}
 		db := kind.Open(t, address)
-		listed := testkit.Must(sequence.List(t.Context(), db, "shop", 100))
+		listed := testkit.Must(parked.List(t.Context(), db, "shop", 100))
 		testkit.Require(t, len(listed) == len(keys), "listed %d", len(listed))
 		l := listed[0]
 		testkit.Check(t,
 			l.Key != nil && *l.Key == "" && l.Topic == "orders" && l.Partition == 3 && l.Messages == 1 && !l.Late, "%+v", l)
 		other := source
 		other.Group = "another"
-		testkit.Check(t, len(testkit.Must(sequence.List(t.Context(), db, "another", 100))) == 0 &&
+		testkit.Check(t, len(testkit.Must(parked.List(t.Context(), db, "another", 100))) == 0 &&
 			len(testkit.Must(s.Load(t.Context(), other))) == 0, "another service, or group, has sequences")
 	})
 }
@@ -131,16 +132,16 @@ func TestErase(t *testing.T) {
 		for n := range 4 {
 			testkit.NoError(t, s.Park(t.Context(), source, rowOf([]byte("a"), int64(n), fmt.Sprint("a", n), ""), 0))
 		}
-		erasing := sequence.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
+		erasing := parked.Erasing{Match: func(id string, metadata map[string]string) bool { return id == "a1" && metadata["customer"] != "" }, DryRun: true}
 		for _, left := range []int{4, 3} {
-			testkit.Returns(t, 1)(sequence.Erase(t.Context(), keytable.Keys{On: on, Service: "shop"}, erasing))
+			testkit.Returns(t, 1)(parked.Erase(t.Context(), keytable.Keys{On: on, Service: "shop"}, erasing))
 			testkit.Equal(t, "rows", len(testkit.Must(s.Heads(t.Context(), source, []byte("a"), 10))), left)
 			erasing.DryRun = false
 		}
 		row := keytable.NewRow("shop/billing", "a1", nil, 0, false)
 		row.Place = (&sequence.Delivery{Owner: (&sequence.Ordering{Store: s}).Own(source), Position: 1}).Place(watermill.NewMessage("a1", nil))
 		testkit.Returns(t, true)(keytable.DialectOf(on.Kind()).Absorbs(t.Context(), db, row)) // or it would be handled again
-		testkit.Returns(t, 3)(sequence.Left(t.Context(), db, "shop"))
+		testkit.Returns(t, 3)(parked.Left(t.Context(), db, "shop"))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
@@ -139,7 +140,7 @@ func (d *Delivery) Hold(ctx context.Context, original, waiting *message.Message,
 // IsKeyed reports whether the message has a key. One without is a sequence by itself.
 func (d *Delivery) IsKeyed() bool {
 	if d.Row != nil {
-		return len(d.Row.Lane) != alone
+		return len(d.Row.Lane) != parked.Alone
 	}
 	return d.Lane != nil
 }
@@ -165,7 +166,7 @@ func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row
 	}
 	row.SentAt, row.RecordKey = d.SentAt, d.RecordKey
 	if row.Lane == nil {
-		row.Lane = laneAlone(row)
+		row.Lane = parked.LaneAlone(row.Position, row.Fingerprint)
 	}
 	if err := o.store.Park(ctx, o.of, row, wait); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
@@ -17,7 +18,7 @@ import (
 type Owner struct {
 	*Ordering
 	store *Store
-	of    Source
+	of    parked.Source
 	hash  string
 
 	count atomic.Int64 // of lanes, so that a message costs no lock while there are none
@@ -46,8 +47,8 @@ type Lane struct {
 }
 
 // Own returns the Owner of a source. Load it before the first message is handed on.
-func (o *Ordering) Own(of Source) *Owner {
-	return &Owner{Ordering: o, store: o.Store, of: of, hash: of.hash(o.Store.service), lanes: make(map[string]*Lane),
+func (o *Ordering) Own(of parked.Source) *Owner {
+	return &Owner{Ordering: o, store: o.Store, of: of, hash: of.Hash(o.Store.service), lanes: make(map[string]*Lane),
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
@@ -462,23 +463,53 @@ func (o *Owner) atWork(ctx context.Context, row *Row) (stop func()) {
 }
 
 // late returns the sequences whose first message is due for longer than late, and not held.
-func (s *Store) late(ctx context.Context, of Source, late time.Duration) (lanes [][]byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+func (s *Store) late(ctx context.Context, of parked.Source, late time.Duration) (lanes [][]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	err = s.db.QueryPlanned(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
 		var lane []byte
 		err := rows.Scan(&lane)
-		lanes = append(lanes, notNil(lane))
+		lanes = append(lanes, parked.NotNil(lane))
 		return err
 	}, s.db.Statement(`SELECT p.lane FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq FROM spillway_parked WHERE source = ?
-GROUP BY lane) first ON first.seq = p.seq WHERE p.due_at < now_us() - ? AND `+isHeld+` = 0`), []byte(of.hash(s.service)), late.Microseconds())
+GROUP BY lane) first ON first.seq = p.seq WHERE p.due_at < now_us() - ? AND `+isHeld+` = 0`), []byte(of.Hash(s.service)), late.Microseconds())
 	return lanes, err
 }
 
 // touch writes that a message is due now, if it was due for longer than late.
-func (s *Store) touch(ctx context.Context, of Source, row *Row, late time.Duration) (n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+func (s *Store) touch(ctx context.Context, of parked.Source, row *Row, late time.Duration) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	return s.db.Exec(ctx, s.db.Statement(`UPDATE spillway_parked SET due_at = now_us() WHERE source = ? AND position = ?
 AND fingerprint = ? AND due_at < now_us() - ?`), append(s.message(of, row), late.Microseconds())...)
+}
+
+// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is
+// parked.
+var lookEvery = 5 * time.Second
+
+// lookForDecisions lets lanes be drained for which a person decided something.
+func (o *Owner) lookForDecisions(ctx context.Context) {
+	o.mu.Lock()
+	due := len(o.lanes) > 0 && time.Since(o.looked) >= lookEvery
+	if due {
+		o.looked = time.Now()
+	}
+	o.mu.Unlock()
+	if !due {
+		return
+	}
+	lanes, err := o.store.Decided(ctx, o.of)
+	if err != nil && ctx.Err() == nil {
+		logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, lane := range lanes {
+		// What is not known was parked by a process that does not own the source any more: the next owner finds it.
+		if l := o.lanes[string(lane)]; l != nil && l.index >= 0 {
+			l.due = time.Now()
+			heap.Fix(&o.due, l.index)
+		}
+	}
 }

@@ -1,6 +1,6 @@
 package sequence_test
 
-import "github.com/watermill-spillway/spillway/internal/order/sequence"
+import "github.com/watermill-spillway/spillway/internal/order/parked"
 
 // process is an instance of the service. It takes the partition for its own until it ends: the broker refuses only its
 // commits.
@@ -173,9 +173,9 @@ func (p *process) begin(key string, l *lane) {
 		case ok && !head.held:
 			l.now = &delivery{message: head.message, drained: true}
 			switch head.decided {
-			case sequence.Skip:
+			case parked.Skip:
 				l.now.at = letter
-			case sequence.Discard:
+			case parked.Discard:
 				l.now.at = settle
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -14,17 +15,17 @@ import (
 func TestStanding(t *testing.T) {
 	databases.Each(t, func(t *testing.T, d databases.Database, address string) {
 		db := d.Open(t, address)
-		channel := struct{ sequence.Listed }{sequence.ListedIn(db, "shop")}
-		testkit.Require(t, testkit.Must(sequence.TableOf(t.Context(), channel)) == nil, "there is a table")
+		channel := struct{ parked.Listed }{parked.ListedIn(db, "shop")}
+		testkit.Require(t, testkit.Must(parked.TableOf(t.Context(), channel)) == nil, "there is a table")
 		store := testkit.Must(sequence.NewStore(t.Context(), db, "shop"))
 		other := testkit.Must(sequence.NewStore(t.Context(), db, "other"))
-		table := testkit.Must(sequence.TableOf(t.Context(), channel))
+		table := testkit.Must(parked.TableOf(t.Context(), channel))
 		testkit.Check(t, len(testkit.Must(table.Standing(t.Context()))) == 0, "something is parked")
-		billing := sequence.Source{Group: "billing", Topic: "orders", Partition: 3}
-		mailing := sequence.Source{Group: "mailing", Topic: "orders", Partition: 3}
+		billing := parked.Source{Group: "billing", Topic: "orders", Partition: 3}
+		mailing := parked.Source{Group: "mailing", Topic: "orders", Partition: 3}
 		for position, row := range []struct {
 			in   *sequence.Store
-			of   sequence.Source
+			of   parked.Source
 			key  string
 			wait time.Duration
 			held bool
@@ -44,14 +45,14 @@ func TestStanding(t *testing.T) {
 			"%+v, %+v", first, second)
 		first.Overdue, second.Overdue = 0, 0
 		testkit.Equal(t, "", first,
-			sequence.Standing{Group: "billing", Topic: "orders", Partition: 3, Sequences: 3, Messages: 5, Held: 1})
+			parked.Standing{Group: "billing", Topic: "orders", Partition: 3, Sequences: 3, Messages: 5, Held: 1})
 		testkit.Equal(t, "", second,
-			sequence.Standing{Group: "mailing", Topic: "orders", Partition: 3, Sequences: 1, Messages: 1})
+			parked.Standing{Group: "mailing", Topic: "orders", Partition: 3, Sequences: 1, Messages: 1})
 		held := testkit.Must(table.Held(t.Context(), 10))
 		h := held[0]
 		testkit.Check(t, len(held) == 1 && *h.Key == "c" && h.Messages == 2 && h.First == "id-c" && h.Position == 3 && h.Consumer == "shop/billing",
 			"%+v", held)
-		testkit.Must(sequence.Decide(t.Context(), db, "shop", h.Seq, sequence.Deciding{What: sequence.Release, By: "ann", Record: noRecord}))
+		testkit.Must(parked.Decide(t.Context(), db, "shop", h.Seq, parked.Deciding{What: parked.Release, By: "ann", Record: noRecord}))
 		first = testkit.Must(table.Standing(t.Context()))[0]
 		testkit.Check(t, first.Held == 0 && first.Overdue <= 2*time.Hour,
 			"a released key is held, or late since then: %+v", first)

@@ -17,12 +17,10 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
-
-// maxWrite bounds every statement, the wait for others included.
-const maxWrite = 30 * time.Second
 
 // Store is the table of parked messages of a service. It is safe for concurrent use, by any number of processes.
 type Store struct {
@@ -36,7 +34,7 @@ type Store struct {
 
 // NewStore makes or upgrades the table.
 func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
-	on, err := database.Open(ctx, "sequence: NewStore", db, service, table)
+	on, err := database.Open(ctx, "sequence: NewStore", db, service, keytable.Parked)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +81,9 @@ SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first O
 
 // Park writes a row, unless there is one of this message. If the row's number is taken, nothing is parked: the error is
 // an outage of the store.
-func (s *Store) Park(ctx context.Context, of Source, row *Row, wait time.Duration) error {
-	err := s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.hash(s.service), wait))
-	err = s.db.OwnKey(err, table)
+func (s *Store) Park(ctx context.Context, of parked.Source, row *Row, wait time.Duration) error {
+	err := s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.Hash(s.service), wait))
+	err = s.db.OwnKey(err, keytable.Parked)
 	var own *database.OwnKeyError
 	if s.db.Kind() == database.MySQL && s.db.IsTaken(err) && !errors.As(err, &own) {
 		return nil // it is parked
@@ -107,24 +105,24 @@ func (s *Store) write(ctx context.Context, statement string, row *Row, args []an
 }
 
 // Again lets a row wait on, with what is known of its message by now, or stand if it is held.
-func (s *Store) Again(ctx context.Context, of Source, row *Row, wait time.Duration) error {
+func (s *Store) Again(ctx context.Context, of parked.Source, row *Row, wait time.Duration) error {
 	args := row.args(s.db, s.service, of, "", wait)
 	args = append([]any{wait.Microseconds(), row.heldNumber()}, args[len(args)-4:]...)
 	return s.write(ctx, s.statements.again, row, append(args, s.message(of, row)...))
 }
 
 // Delete removes the row of a message.
-func (s *Store) Delete(ctx context.Context, of Source, row *Row) error {
+func (s *Store) Delete(ctx context.Context, of parked.Source, row *Row) error {
 	return s.exec(ctx, s.statements.remove, s.message(of, row)...)
 }
 
-func (s *Store) message(of Source, row *Row) []any {
-	return []any{[]byte(of.hash(s.service)), row.Position, row.Fingerprint}
+func (s *Store) message(of parked.Source, row *Row) []any {
+	return []any{[]byte(of.Hash(s.service)), row.Position, row.Fingerprint}
 }
 
 // Heads returns the first rows of a sequence, at most n.
-func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows []*Row, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+func (s *Store) Heads(ctx context.Context, of parked.Source, lane []byte, n int) (rows []*Row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	err = s.query(ctx, s.db.Query, func() { rows = nil }, func(scan *sql.Rows) error {
 		row := new(Row)
@@ -136,8 +134,8 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 			&keyID, &row.RecordKey, &row.Decision, &row.DecidedAt, &by, &why, &id, &metadata, &payload, &hasPayload); err != nil {
 			return err
 		}
-		row.Lane = notNil(row.Lane) // some drivers read an empty value as nil
-		if row.RecordKey == nil && len(row.Lane) != alone {
+		row.Lane = parked.NotNil(row.Lane) // some drivers read an empty value as nil
+		if row.RecordKey == nil && len(row.Lane) != parked.Alone {
 			row.RecordKey = []byte{}
 		}
 		row.Key = keytable.Key{Consumer: string(consumer), ID: string(keyID)}
@@ -147,7 +145,7 @@ func (s *Store) Heads(ctx context.Context, of Source, lane []byte, n int) (rows 
 		var err error
 		row.Msg, err = metadatacodec.Message(id, metadata, payload, hasPayload)
 		return err
-	}, s.statements.heads, []byte(of.hash(s.service)), notNil(lane), n)
+	}, s.statements.heads, []byte(of.Hash(s.service)), parked.NotNil(lane), n)
 	return rows, err
 }
 
@@ -165,47 +163,31 @@ type load struct {
 }
 
 // Load returns the sequences of a source that have parked messages.
-func (s *Store) Load(ctx context.Context, of Source) (all []Waiting, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+func (s *Store) Load(ctx context.Context, of parked.Source) (all []Waiting, err error) {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	err = s.query(ctx, s.db.QueryPlanned, func() { all = nil }, func(rows *sql.Rows) error {
 		var w Waiting
 		var due int64
 		err := rows.Scan(&w.Lane, &due, &w.messages, &w.bytes)
-		w.Lane, w.Due = notNil(w.Lane), time.Now().Add(database.Microseconds(due))
+		w.Lane, w.Due = parked.NotNil(w.Lane), time.Now().Add(database.Microseconds(due))
 		all = append(all, w)
 		return err
-	}, s.statements.lanes, []byte(of.hash(s.service)))
+	}, s.statements.lanes, []byte(of.Hash(s.service)))
 	return all, err
 }
 
 // Decided returns the sequences of a source for which a person has decided something.
-func (s *Store) Decided(ctx context.Context, of Source) (lanes [][]byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+func (s *Store) Decided(ctx context.Context, of parked.Source) (lanes [][]byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	err = s.db.Query(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
 		var lane []byte
 		err := rows.Scan(&lane)
-		lanes = append(lanes, notNil(lane))
+		lanes = append(lanes, parked.NotNil(lane))
 		return err
-	}, s.statements.decided, []byte(of.hash(s.service)))
+	}, s.statements.decided, []byte(of.Hash(s.service)))
 	return lanes, err
-}
-
-// Source is a partition of a topic, for one consumer group.
-type Source struct {
-	Group, Topic string
-	Partition    int32
-}
-
-// hash tells sources apart beside each offset, whatever their names hold.
-func (s Source) hash(service string) string {
-	var b []byte
-	for _, part := range []string{service, s.Group, s.Topic} {
-		b = metadatacodec.Append(b, part)
-	}
-	sum := sha256.Sum256(binary.BigEndian.AppendUint32(b, uint32(s.Partition)))
-	return string(sum[:])
 }
 
 // Row is a parked message.
@@ -219,35 +201,11 @@ type Row struct {
 	Key         keytable.Key
 	RecordKey   []byte
 	Msg         *message.Message
-	Due         time.Time // by this process's clock
-	Held        bool      // until a person decides
-	Decision    Decision  // of a person
-	By, Why     string    // who decided, and for what reason
-	DecidedAt   int64     // microseconds since 1970, of the latest decision; 0 if there was none
-}
-
-const (
-	// readable is the longest key that stands for itself.
-	readable = 200
-	hashed   = readable + 1 // bytes of what stands for a longer one
-	alone    = readable + 2 // and for a message without a key
-)
-
-// LaneOf returns what stands for a key: the key itself if it is short, and otherwise its head and its hash. No two keys
-// have the same.
-func LaneOf(key []byte) []byte {
-	if len(key) <= readable {
-		return key
-	}
-	sum := sha256.Sum256(key)
-	return append(append(make([]byte, 0, hashed), key[:hashed-len(sum)]...), sum[:]...)
-}
-
-// laneAlone is that of a message without a key, which is a sequence by itself.
-func laneAlone(row *Row) []byte {
-	lane := binary.BigEndian.AppendUint64(make([]byte, alone-8, alone), uint64(row.Position))
-	copy(lane, row.Fingerprint)
-	return lane
+	Due         time.Time       // by this process's clock
+	Held        bool            // until a person decides
+	Decision    parked.Decision // of a person
+	By, Why     string          // who decided, and for what reason
+	DecidedAt   int64           // microseconds since 1970, of the latest decision; 0 if there was none
 }
 
 // FingerprintOf tells a message from another at the same position of a topic that was made anew.
@@ -274,12 +232,12 @@ func wholeOf(msg *message.Message) []byte {
 
 func (r *Row) size() int { return len(r.Msg.Payload) + len(r.Msg.UUID) + len(r.RecordKey) + 1024 }
 
-func (r *Row) args(db *database.Database, service string, of Source, source string, wait time.Duration) []any {
+func (r *Row) args(db *database.Database, service string, of parked.Source, source string, wait time.Duration) []any {
 	var key any // see metadatacodec.Payload
 	if r.RecordKey != nil {
 		key = r.RecordKey
 	}
-	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), notNil(r.Lane),
+	return []any{[]byte(service), []byte(of.Group), []byte(of.Topic), of.Partition, []byte(source), parked.NotNil(r.Lane),
 		r.Position, r.Fingerprint, r.Redrives, wait.Microseconds(), r.heldNumber(), boundedtext.Moment(r.SentAt).UnixMicro(),
 		db.Text(database.Column(r.Key.Consumer)), db.Text(database.Column(r.Key.ID)), key, r.size(), []byte(r.Msg.UUID),
 		metadatacodec.Metadata(r.Msg.Metadata), metadatacodec.Payload(r.Msg.Payload)}
@@ -292,23 +250,17 @@ func (r *Row) heldNumber() int {
 	return 0
 }
 
-func notNil(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
-
 // place is where the message stands, for its key.
 func (r *Row) place(source string) keytable.Place {
 	return keytable.Place{Source: source, Position: r.Position, Redrives: r.Redrives}
 }
 
-var table = keytable.Parked
-
 // columns of a row that is written, in the order of Row.args.
 const columns = `service, members, topic, part, source, lane, position, fingerprint, redrives, due_at, held, sent_at, consumer, key_id,
 record_key, bytes, id, metadata, payload`
+
+// Listed returns the Listed of a channel that parks its messages in s.
+func (s *Store) Listed() parked.Listed { return parked.ListedIn(s.db.DB(), s.service) }
 
 // Joins reports whether the store joins the transactions of a subscriber on db.
 func (s *Store) Joins(db *sql.DB) bool { return s.joins && s.db.DB() == db }
@@ -322,7 +274,7 @@ func (s *Store) joined(ctx context.Context, work func(*sql.Tx) error) (bool, err
 }
 
 func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
 	joined, err := s.joined(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement, args...)

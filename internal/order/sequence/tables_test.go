@@ -9,6 +9,7 @@ import (
 
 	watermill "github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
@@ -16,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
 
-var source = sequence.Source{Group: "shop", Topic: "orders", Partition: 3}
+var source = parked.Source{Group: "shop", Topic: "orders", Partition: 3}
 
 // message is one delivery of the source. A redrive is another one, with the same id and a higher offset.
 type message struct {
@@ -34,11 +35,11 @@ const (
 	settled              // settled without one
 )
 
-// parked is the first message of a sequence that waits.
-type parked struct {
+// waiting is the first message of a sequence that waits.
+type waiting struct {
 	message
 	held    bool // until a person decides
-	decided sequence.Decision
+	decided parked.Decision
 }
 
 // tables is the store of the model in a SQLite file. SQLite has one writer: while a claim is open, everything else that
@@ -137,7 +138,7 @@ func (s *tables) Hold(m message) bool {
 }
 
 // Decide is what the command does, with the number of the row that a person saw.
-func (s *tables) Decide(m message, what sequence.Decision) bool {
+func (s *tables) Decide(m message, what parked.Decision) bool {
 	return s.write(func() error {
 		var seq int64
 		row := s.row(m, false)
@@ -146,8 +147,8 @@ func (s *tables) Decide(m message, what sequence.Decision) bool {
 			return nil
 		}
 		must(err)
-		_, err = sequence.Decide(context.Background(), s.db, "shop", seq, sequence.Deciding{What: what, Record: noRecord})
-		if errors.Is(err, sequence.ErrNotFirst) || errors.Is(err, sequence.ErrNotHeld) || errors.Is(err, sequence.ErrDecided) {
+		_, err = parked.Decide(context.Background(), s.db, "shop", seq, parked.Deciding{What: what, Record: noRecord})
+		if errors.Is(err, parked.ErrNotFirst) || errors.Is(err, parked.ErrNotHeld) || errors.Is(err, parked.ErrDecided) {
 			return nil
 		}
 		return err
@@ -166,12 +167,12 @@ func (s *tables) heads(key string, n int) []*sequence.Row {
 	return testkit.Must(s.parked.Heads(context.Background(), source, []byte(key), n))
 }
 
-func (s *tables) Head(key string) (parked, bool) {
+func (s *tables) Head(key string) (waiting, bool) {
 	rows := s.heads(key, 1)
 	if len(rows) == 0 {
-		return parked{}, false
+		return waiting{}, false
 	}
-	return parked{of(rows[0]), rows[0].Held, rows[0].Decision}, true
+	return waiting{of(rows[0]), rows[0].Held, rows[0].Decision}, true
 }
 
 func (s *tables) Length(key string) int { return len(s.heads(key, 100)) }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 )
 
 // fault is a way in which the protocol can be built wrong.
@@ -189,7 +189,7 @@ func (w *world) decide() {
 	if w.seen.id == "" {
 		return
 	}
-	if what := sequence.Decision(w.choose(3) + 1); w.store.Decide(w.seen, what) && what == sequence.Discard {
+	if what := parked.Decision(w.choose(3) + 1); w.store.Decide(w.seen, what) && what == parked.Discard {
 		if head, ok := w.store.Head(w.seen.key); ok && head.message == w.seen && head.decided == what {
 			w.discarded = append(w.discarded, w.seen)
 		}
@@ -225,7 +225,7 @@ func (w *world) step() {
 		}
 	case n == 6:
 		if held := w.store.Held(); len(held) > 0 {
-			w.store.Decide(held[w.choose(len(held))], sequence.Release)
+			w.store.Decide(held[w.choose(len(held))], parked.Release)
 		}
 	case n == 7:
 		w.creating = true
@@ -269,7 +269,7 @@ func (w *world) calm() {
 
 func (w *world) stepCalmly() {
 	if held := w.store.Held(); len(held) > 0 && w.choose(8) == 0 {
-		w.store.Decide(held[0], sequence.Release)
+		w.store.Decide(held[0], parked.Release)
 	}
 	if len(w.processes) > 0 {
 		w.processes[w.choose(len(w.processes))].step()

@@ -20,6 +20,7 @@ import (
 	"github.com/watermill-spillway/spillway/idempotency/pgxstore"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/hold/placing"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -49,7 +50,7 @@ func (p *partition) Close() error { return nil }
 
 func (p *partition) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	placing.Lanes.Store(true)
-	p.owner = sequence.Take(ctx).Own(sequence.Source{Group: "billing", Topic: topic})
+	p.owner = sequence.Take(ctx).Own(parked.Source{Group: "billing", Topic: topic})
 	p.out = make(chan *message.Message)
 	if !p.owner.Load(ctx) {
 		return nil, ctx.Err()
@@ -104,7 +105,7 @@ func (p *partition) drain() {
 
 // again drains as a new owner, which looks at once.
 func (p *partition) again() {
-	p.owner = p.owner.Ordering.Own(sequence.Source{Group: "billing", Topic: "orders"})
+	p.owner = p.owner.Ordering.Own(parked.Source{Group: "billing", Topic: "orders"})
 	p.owner.Load(p.t.Context())
 	p.drain()
 }
@@ -212,15 +213,15 @@ func TestOrderedSettles(t *testing.T) {
 // Feature R13: with Hold a message that fails for good lets its key stand until a person decides what becomes of it.
 func TestOrderedHolds(t *testing.T) {
 	for name, decides := range map[string]struct {
-		sequence.Deciding
+		parked.Deciding
 		seen        string
 		letters     int
 		description string
 	}{
-		"release":     {sequence.Deciding{What: sequence.Release}, "a1 b1 a1 a2 a3", 0, ""},
-		"skip":        {sequence.Deciding{What: sequence.Skip}, "a1 b1 a2 a3", 1, "ann decided to skip it: INC-7"},
-		"discard":     {sequence.Deciding{What: sequence.Discard}, "a1 b1 a2 a3", 0, ""},
-		"discard all": {sequence.Deciding{What: sequence.Discard, All: true}, "a1 b1", 0, ""},
+		"release":     {parked.Deciding{What: parked.Release}, "a1 b1 a1 a2 a3", 0, ""},
+		"skip":        {parked.Deciding{What: parked.Skip}, "a1 b1 a2 a3", 1, "ann decided to skip it: INC-7"},
+		"discard":     {parked.Deciding{What: parked.Discard}, "a1 b1 a2 a3", 0, ""},
+		"discard all": {parked.Deciding{What: parked.Discard, All: true}, "a1 b1", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			databases.Each(t, func(t *testing.T, kind databases.Database, address string) {
@@ -236,12 +237,12 @@ func TestOrderedHolds(t *testing.T) {
 				}
 				p.drain()
 				p.want("a1 b1", 0, 3)
-				all := testkit.Must(sequence.List(t.Context(), db, "shop", 10))
+				all := testkit.Must(parked.List(t.Context(), db, "shop", 10))
 				testkit.Require(t, len(all) == 1 && all[0].Held && all[0].Messages == 3, "%+v", all)
 				decision := decides.Deciding // a copy: the databases run beside each other
 				decision.By, decision.Why = "ann", "INC-7"
-				decision.Record = func(*sql.Tx, string, sequence.Parked, int) error { return nil }
-				testkit.Must(sequence.Decide(t.Context(), db, "shop", all[0].Seq, decision))
+				decision.Record = func(*sql.Tx, string, parked.Parked, int) error { return nil }
+				testkit.Must(parked.Decide(t.Context(), db, "shop", all[0].Seq, decision))
 				p.again()
 				p.want(decides.seen, decides.letters, 0)
 				for at, id := range []string{"a1", "a2", "b1", "a3"} { // again, as after a crash: all are settled

@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/lab/internal/harness"
@@ -32,7 +33,7 @@ func (b *bench) costsOf() error {
 	return nil
 }
 
-var source = sequence.Source{Group: "bench", Topic: "orders"}
+var source = parked.Source{Group: "bench", Topic: "orders"}
 
 func (b *bench) costsAt(n, keys int) (figure harness.Figure, err error) {
 	db, err := b.base()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/api"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/fixture"
@@ -143,8 +144,8 @@ func TestTimes(t *testing.T) {
 	})
 	store := testkit.Must(sequence.NewStore(t.Context(), d.db, "shop"))
 	msg := message.NewMessage("order-1", nil)
-	testkit.NoError(t, store.Park(t.Context(), sequence.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
-		Lane: sequence.LaneOf([]byte("customer-1")), Fingerprint: sequence.FingerprintOf(msg), SentAt: mad,
+	testkit.NoError(t, store.Park(t.Context(), parked.Source{Group: "billing", Topic: "orders"}, &sequence.Row{
+		Lane: parked.LaneOf([]byte("customer-1")), Fingerprint: sequence.FingerprintOf(msg), SentAt: mad,
 		Key: keytable.Key{Consumer: "shop/billing", ID: msg.UUID}, Msg: msg}, time.Hour))
 	d.get("/sequences").want(t, http.StatusOK, "order-1")
 	d.get("/sequences/1").want(t, http.StatusOK, "order-1")

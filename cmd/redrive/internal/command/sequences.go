@@ -13,7 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/apiclient"
-	"github.com/watermill-spillway/spillway/internal/order/sequence"
+	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
 
@@ -38,13 +38,13 @@ message. If none has it, the message stands until one does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listSequences(cmd, limit) },
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "the largest number of keys")
-	cmd.AddCommand(a.showSequence(), a.decide(sequence.Release, "Let the message run again, in its place",
+	cmd.AddCommand(a.showSequence(), a.decide(parked.Release, "Let the message run again, in its place",
 		`release lets the held message run again, at once and before those behind it: it is the redrive of a message that holds its key. It has its
 delays again, but for the first. If it fails for good once more, it is held again.`),
-		a.decide(sequence.Skip, "Give the message up to the dead letters, and go on with the next one",
+		a.decide(parked.Skip, "Give the message up to the dead letters, and go on with the next one",
 			`skip makes a dead letter of the first message, without a call of its handler. Your name and reason are in the letter. A redrive of the letter
 comes behind what was applied meanwhile.`),
-		a.decide(sequence.Discard, "Drop the message, and go on with the next one",
+		a.decide(parked.Discard, "Drop the message, and go on with the next one",
 			`discard drops the first message: it has no effect and becomes no letter. The channel logs it. With --all it drops the messages behind it too that
 wait now; one whose turn comes at this moment may still be handled.`))
 	return cmd
@@ -69,12 +69,12 @@ func (a *app) listSequences(cmd *cobra.Command, limit int) error {
 	return a.sequenceTable(page.Sequences, limit)
 }
 
-func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
+func (a *app) sequenceTable(all []parked.Parked, limit int) error {
 	err := rows(a, all, []screen.Column{
 		{Name: "SEQ", Right: true}, {Name: "KEY", Style: screen.Bold, Min: 8}, {Name: "MESSAGES", Right: true},
 		{Name: "DUE", Style: screen.Dim}, {Name: "STATE", Style: screen.Amber}, {Name: "TOPIC", Min: 8}, {Name: "PART", Right: true, Drop: 2},
 		{Name: "OFFSET", Right: true, Drop: 3}, {Name: "FIRST", Min: 8, Drop: 1},
-	}, func(p sequence.Parked) []any {
+	}, func(p parked.Parked) []any {
 		return []any{p.Seq, keyOf(p), p.Messages, a.when(p.Due), operate.Waiting(p), p.Topic, p.Partition, p.Position, p.First}
 	})
 	if len(all) == limit && !a.json {
@@ -85,7 +85,7 @@ func (a *app) sequenceTable(all []sequence.Parked, limit int) error {
 }
 
 // keyOf is a key as a person reads it.
-func keyOf(p sequence.Parked) string {
+func keyOf(p parked.Parked) string {
 	if p.Key == nil {
 		return "(none)"
 	}
@@ -154,7 +154,7 @@ func (a *app) parked(v operate.SequenceData) error {
 	return err
 }
 
-func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
+func (a *app) parkedHead(p parked.Parked, m operate.ParkedData) {
 	a.fields([][2]string{
 		{"key", keyOf(p)}, {"state", operate.Waiting(p)}, {"topic", p.Topic},
 		{"partition", strconv.Itoa(int(p.Partition))}, {"group", p.Group},
@@ -166,7 +166,7 @@ func (a *app) parkedHead(p sequence.Parked, m operate.ParkedData) {
 
 // undecided says what can be done about a decision that was refused.
 func undecided(seq int64, err error) error {
-	for _, known := range []error{sequence.ErrNotParked, sequence.ErrNotFirst, sequence.ErrDecided, sequence.ErrNotHeld,
+	for _, known := range []error{parked.ErrNotParked, parked.ErrNotFirst, parked.ErrDecided, parked.ErrNotHeld,
 		apiclient.ErrChanged} {
 		if errors.Is(err, known) {
 			return none("SEQ %d: %w: redrive sequences says what waits for what", seq, err)
@@ -176,7 +176,7 @@ func undecided(seq int64, err error) error {
 }
 
 // decide writes down what a person decided about keys that wait.
-func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command {
+func (a *app) decide(what parked.Decision, short, long string) *cobra.Command {
 	var reason string
 	var yes, all bool
 	name := what.String()
@@ -204,7 +204,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 		},
 	}
 	reasonFlag(cmd, &reason)
-	if what == sequence.Discard {
+	if what == parked.Discard {
 		cmd.Flags().BoolVar(&all, "all", false, "all messages of the key that wait now")
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -212,7 +212,7 @@ func (a *app) decide(what sequence.Decision, short, long string) *cobra.Command 
 }
 
 // decideAll decides about one key after the other. One that is refused stops no other.
-func (a *app) decideAll(ctx context.Context, d *desk, seqs []int64, what sequence.Decision, reason string,
+func (a *app) decideAll(ctx context.Context, d *desk, seqs []int64, what parked.Decision, reason string,
 	all bool) error {
 	var refused []error
 	done := 0

@@ -1,8 +1,7 @@
-package sequence
+package parked
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
-	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
@@ -54,7 +52,7 @@ const mostWhy = 1 << 10
 
 // Decide writes what a person decided about the first message of a sequence. It returns for how many messages.
 func Decide(ctx context.Context, db *sql.DB, service string, seq int64, d Deciding) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	on, first, err := find(ctx, db, service, seq)
 	switch {
@@ -110,36 +108,6 @@ func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *datab
 		return nil, first, err
 	}
 	return on, all[0], nil
-}
-
-// lookEvery is how soon an owner sees what a person decided. It is one query of an index, and none if nothing is
-// parked.
-var lookEvery = 5 * time.Second
-
-// lookForDecisions lets lanes be drained for which a person decided something.
-func (o *Owner) lookForDecisions(ctx context.Context) {
-	o.mu.Lock()
-	due := len(o.lanes) > 0 && time.Since(o.looked) >= lookEvery
-	if due {
-		o.looked = time.Now()
-	}
-	o.mu.Unlock()
-	if !due {
-		return
-	}
-	lanes, err := o.store.Decided(ctx, o.of)
-	if err != nil && ctx.Err() == nil {
-		logging.SequencesUnavailable.Write(o.Logger, err, o.fields())
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, lane := range lanes {
-		// What is not known was parked by a process that does not own the source any more: the next owner finds it.
-		if l := o.lanes[string(lane)]; l != nil && l.index >= 0 {
-			l.due = time.Now()
-			heap.Fix(&o.due, l.index)
-		}
-	}
 }
 
 // Erasing says which parked messages are removed for good.

@@ -1,4 +1,4 @@
-package sequence
+package parked
 
 import (
 	"context"
@@ -43,7 +43,7 @@ const late = time.Minute
 // List returns the sequences of a service, at most limit, those with the most messages first. db need not have the
 // table.
 func List(ctx context.Context, db *sql.DB, service string, limit int) (all []Parked, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	on, err := database.Detect(ctx, db)
 	if err != nil {
@@ -66,7 +66,7 @@ func list(ctx context.Context, on *database.Database, and string, service string
 			&p.Position, &sent, &due, &held, &decision, &decided, &ago, &by, &why, &p.Bytes); err != nil {
 			return err
 		}
-		p.lane, p.id = notNil(p.lane), string(id)
+		p.lane, p.id = NotNil(p.lane), string(id)
 		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
 		p.Key = keyShown(p.lane)
 		wait := database.Microseconds(due)
@@ -91,7 +91,7 @@ GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq L
 
 // Behind returns how many messages of a key are parked, and the first one, or 0. db need not have the table.
 func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []byte) (n int, seq int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	on, err := database.Detect(ctx, db)
 	if err != nil {
@@ -102,7 +102,7 @@ func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []by
 	}
 	err = on.Query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n, &seq) },
 		on.Statement(`SELECT COUNT(*), COALESCE(MIN(seq), 0) FROM spillway_parked WHERE source = ? AND lane = ?`),
-		[]byte(of.hash(service)), notNil(LaneOf(key)))
+		[]byte(of.Hash(service)), NotNil(LaneOf(key)))
 	return n, seq, err
 }
 
@@ -114,7 +114,7 @@ func shown(text []byte) string { return boundedtext.Text(string(text), mostShown
 // keyShown returns the key that a lane stands for, or the head of it. It returns nil for a message without one.
 func keyShown(lane []byte) *string {
 	switch len(lane) {
-	case alone:
+	case Alone:
 		return nil
 	case hashed:
 		lane = lane[:hashed-sha256.Size]
@@ -141,7 +141,7 @@ type Message struct {
 // Show returns the sequence of a message, and its first messages, at most limit.
 func Show(ctx context.Context, db *sql.DB, service string, seq int64,
 	limit int) (first Parked, all []Message, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	on, first, err := find(ctx, db, service, seq)
 	if err != nil {
@@ -180,9 +180,6 @@ type Listed struct {
 // ListedIn returns the Listed of a channel whose messages are parked in db, or nowhere if that is nil.
 func ListedIn(db *sql.DB, service string) Listed { return Listed{db, service} }
 
-// Listed returns the Listed of a channel that parks its messages in s.
-func (s *Store) Listed() Listed { return Listed{s.db.DB(), s.service} }
-
 func (l Listed) listed() Listed { return l }
 
 // Table is where messages of a service are parked, for those who follow them.
@@ -197,7 +194,7 @@ func TableOf(ctx context.Context, channel interface{ listed() Listed }) (*Table,
 	if of.db == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	on, err := database.Detect(ctx, of.db)
 	if err != nil {
@@ -264,7 +261,7 @@ func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
 }
 
 func (t *Table) look(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, limit int) error {
-	ctx, cancel := context.WithTimeout(ctx, maxWrite)
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
 	err := t.on.QueryPlanned(ctx, reset, scan, t.on.Statement(query), []byte(t.service), limit)
 	if err != nil {
