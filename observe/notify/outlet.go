@@ -124,21 +124,13 @@ func refusesForGood(v classify.Verdict) bool {
 	return v.Class == classify.ClassPermanent || v.Class == classify.ClassInvalid || v.Class == classify.ClassDiscard
 }
 
-var judge = func() *classify.Classifier {
-	c, err := classify.New(classify.Config{})
-	if err != nil {
-		panic(err) // the zero value is valid
-	}
-	return c
-}()
-
 // judge says what an error of the sink means. A panic can have been an accident of the moment: it is tried again.
 func (o *outlet) judge(err error) classify.Verdict {
 	var panicked *classify.PanicError
 	if errors.As(err, &panicked) {
 		return classify.Verdict{Class: classify.ClassTransient}
 	}
-	return attempts.Of(judge, err).Verdict
+	return attempts.Of(nil, err).Verdict // by the built-in knowledge
 }
 
 func (o *outlet) interrupted(p *parcel) {
