@@ -17,16 +17,11 @@ const campaignsAtOnce = 50
 
 // campaignList is the list of campaigns, the newest first.
 type campaignList struct {
-	States    []stateBox
+	States    []option
 	Campaigns []campaignLine
 	Next      string
 	Action    string
 	Policies  policiesView
-}
-
-type stateBox struct {
-	State, Name string
-	Checked     bool
 }
 
 func (c *console) campaignList(r *request) (answer, error) {
@@ -37,7 +32,7 @@ func (c *console) campaignList(r *request) (answer, error) {
 		if checked {
 			list.States = append(list.States, state)
 		}
-		view.States = append(view.States, stateBox{string(state), operate.StateWords(state), checked})
+		view.States = append(view.States, option{"state", string(state), operate.StateWords(state), checked})
 	}
 	var err error
 	if list.Before, err = operate.Moment("before", r.Query.Get("before"), r.Now); err != nil {

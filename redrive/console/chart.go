@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 )
 
@@ -36,7 +37,7 @@ func spark(numbers []int) template.HTML {
 
 // drawn draws the columns of series, and ends the chart.
 func drawn(b *strings.Builder, wide, high, gap float64, sums []int, series [][]int) template.HTML {
-	top, step := max(1, maximumOf(sums)), wide/float64(max(1, len(sums)))
+	top, step := max(1, slices.Max(append([]int{0}, sums...))), wide/float64(max(1, len(sums)))
 	for column := range sums {
 		bottom := high
 		for s, numbers := range series {
@@ -62,11 +63,4 @@ func sumsOf(series [][]int) (sums []int) {
 		}
 	}
 	return sums
-}
-
-func maximumOf(numbers []int) (top int) {
-	for _, n := range numbers {
-		top = max(top, n)
-	}
-	return top
 }

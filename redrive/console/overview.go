@@ -41,7 +41,7 @@ type overview struct {
 	Snoozed      []legend
 	More         int    // causes that wait and are not named
 	Causes       string // the address of all
-	Breakers     []breakerLine
+	Breakers     []breaker.Status
 	HasBreakers  bool
 	BreakersFail bool // Config.Breakers panicked
 	Campaigns    []campaignLine
@@ -52,12 +52,6 @@ type statusCount struct {
 	Name    string
 	Letters int
 	Link    string
-}
-
-type breakerLine struct {
-	Handler, State, Why string
-	Since               time.Time
-	Waiting             int
 }
 
 // campaignLine is a campaign in a line.
@@ -137,29 +131,12 @@ func (c *console) doneLast(r *request) (lines []eventLine, err error) {
 }
 
 // breakers asks Config.Breakers, whose panic costs this part of the page alone.
-func (c *console) breakers(r *request) (lines []breakerLine, failed bool) {
-	err := safecall.Call("console.Config.Breakers", func() error { lines = breakerLines(c.config.Breakers()); return nil })
+func (c *console) breakers(r *request) (held []breaker.Status, failed bool) {
+	err := safecall.Call("console.Config.Breakers", func() error { held = c.config.Breakers(); return nil })
 	if err != nil {
 		c.log(r, err)
 	}
-	return lines, err != nil
-}
-
-func breakerLines(held []breaker.Status) (lines []breakerLine) {
-	for _, g := range held {
-		handler := g.Handler
-		if handler == "" {
-			handler = "all handlers"
-		}
-		if g.Scope != "" {
-			handler += " / " + g.Scope
-		}
-		lines = append(lines, breakerLine{handler, string(g.State), g.Cause, g.Since, g.Waiting})
-		if g.Cause == "" {
-			lines[len(lines)-1].Why = g.Reason
-		}
-	}
-	return lines
+	return held, err != nil
 }
 
 const (

@@ -13,7 +13,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/watermill-spillway/spillway/classify"
@@ -63,13 +62,9 @@ func takesGzip(r *http.Request) bool {
 	return false
 }
 
-var compressors = sync.Pool{New: func() any { return gzip.NewWriter(io.Discard) }}
-
 func compressed(body []byte) []byte {
 	var out bytes.Buffer
-	z := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(z)
-	z.Reset(&out)
+	z := gzip.NewWriter(&out)
 	_, _ = z.Write(body) // into memory
 	_ = z.Close()
 	return out.Bytes()

@@ -22,7 +22,7 @@ var closures = map[string]int{
 	"middleware/stages":     11_300,
 	"naming":                600,
 	"poison":                9_300,
-	"redrive/console":       35_050,
+	"redrive/console":       33_950,
 	"seal":                  700,
 }
 
