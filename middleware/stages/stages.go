@@ -2,7 +2,6 @@ package stages
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -71,12 +70,9 @@ func New(queue *poison.Queue, config Config) (*Stages, error) {
 	watched := "stages: the publisher"
 	if config.Store != nil {
 		watched = "stages: the delay store"
-		relay, err := delays.In(config.Store).Relay(s.publisher, s.giveUp,
+		s.relay = delays.In(config.Store).Relay(s.publisher, s.giveUp,
 			observe.Shared{Classifier: hidden.Of(s.queue).Classifier(), Logger: config.Logger})
-		if err != nil {
-			return nil, fmt.Errorf("stages: Config.Store: %w", err)
-		}
-		s.relay, s.life = relay, lifecycle.Run(s.runRelay)
+		s.life = lifecycle.Run(s.runRelay)
 	}
 	s.sink = outage.New(outage.Config{Name: watched, Lost: outage.Lost, Nacked: outage.Nacked, Logger: config.Logger})
 	s.owned = outage.OwnedBy(s.sink)

@@ -22,7 +22,7 @@ type Store interface {
 	Waiting(ctx context.Context) ([]Waiting, error)
 	// Relay returns what publishes the messages that are due. GiveUp is called with a message that the publisher can
 	// never accept. If it returns nil, it has placed the message elsewhere.
-	Relay(publisher message.Publisher, giveUp GiveUp, shared observe.Shared) (Relay, error)
+	Relay(publisher message.Publisher, giveUp GiveUp, shared observe.Shared) Relay
 }
 
 // GiveUp places a message elsewhere that a publisher refuses for good.

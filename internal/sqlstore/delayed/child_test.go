@@ -36,15 +36,13 @@ func (o order) relay() error {
 			child.Kill()
 		}
 	}
-	relay := testkit.Must(NewRelay(store, &outbox{before: func(_ string, messages []*message.Message) error {
+	relay := NewRelay(store, &outbox{before: func(_ string, messages []*message.Message) error {
 		if calls++; calls > 1 {
 			kill(killDeleted)
 		}
 		kill(killTaken)
 		return store.note("", messages)
-	}}, RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond,
-		OnMoved: func(context.Context, Moved) { kill(killPublished) },
-	}))
+	}, after: func() { kill(killPublished) }}, RelayConfig{Batch: 20, Poll: 10 * time.Millisecond, Lease: 200 * time.Millisecond})
 	ctx, stop := child.Context()
 	defer stop()
 	return relay.Run(ctx)

@@ -36,8 +36,6 @@ type taken struct {
 	msg      *message.Message
 	damage   error // why there is no msg
 	failures int
-	late     time.Duration // at readAt
-	readAt   time.Time
 }
 
 // notOf is the condition to be of none of these topics. The last one is repeated, so that there are few statements to
@@ -161,20 +159,18 @@ func (s *Store) readTaken(ctx context.Context, token string, seqs []int64) (read
 		return nil, nil
 	}
 	condition, args := s.db.Among("seq", seqs)
-	var at time.Time
-	err = s.Rows(ctx, func() { read, at = make([]taken, 0, len(seqs)), time.Now() }, func(rows *sql.Rows) error {
+	err = s.Rows(ctx, func() { read = make([]taken, 0, len(seqs)) }, func(rows *sql.Rows) error {
 		var t taken
 		var topic, id, metadata, payload []byte
 		var hasPayload bool
-		var late int64
-		if err := rows.Scan(&t.seq, &topic, &id, &metadata, &payload, &hasPayload, &t.failures, &late); err != nil {
+		if err := rows.Scan(&t.seq, &topic, &id, &metadata, &payload, &hasPayload, &t.failures); err != nil {
 			return err
 		}
-		t.topic, t.late, t.readAt = string(topic), database.Microseconds(late), at
+		t.topic = string(topic)
 		t.msg, t.damage = metadatacodec.Message(id, metadata, payload, hasPayload)
 		read = append(read, t)
 		return nil
-	}, s.db.Statement(`SELECT seq, topic, id, metadata, payload, payload IS NOT NULL, failures, now_us() - due_at
+	}, s.db.Statement(`SELECT seq, topic, id, metadata, payload, payload IS NOT NULL, failures
 FROM spillway_delayed WHERE token = ? AND `+condition+` ORDER BY due_at, seq`), append([]any{token}, args...)...)
 	return read, err
 }

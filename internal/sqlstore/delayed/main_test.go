@@ -53,7 +53,7 @@ func (r *running) stop() {
 
 func start(t testing.TB, s *Store, to message.Publisher, config RelayConfig) *running {
 	t.Helper()
-	relay := testkit.Must(NewRelay(s, to, config))
+	relay := NewRelay(s, to, config)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{cancel, make(chan struct{})}
 	go func() {
@@ -89,6 +89,7 @@ func numberedID(i int) string { return fmt.Sprintf("id-%05d", i) }
 // outbox is a publisher that keeps what it takes. before may refuse it.
 type outbox struct {
 	before func(topic string, messages []*message.Message) error
+	after  func()
 
 	mu    sync.Mutex
 	taken []published
@@ -113,6 +114,9 @@ func (o *outbox) Publish(topic string, messages ...*message.Message) error {
 	o.calls++
 	for _, msg := range messages {
 		o.taken = append(o.taken, published{topic, msg})
+	}
+	if o.after != nil {
+		o.after()
 	}
 	return nil
 }

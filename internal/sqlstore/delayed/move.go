@@ -178,7 +178,6 @@ func (m *move) publish(rows []taken) error {
 	for i := range rows {
 		messages[i] = rows[i].msg
 	}
-	moved := m.movedOf(rows) // first: publishers may change messages
 	ended := make(chan error, 1)
 	go func() {
 		err := errGoexit
@@ -186,9 +185,6 @@ func (m *move) publish(rows []taken) error {
 		err = safecall.Call("publisher", func() error {
 			return m.worker.from.publisher.Publish(rows[0].topic, messages...)
 		})
-		if err == nil {
-			m.tell(rows, moved)
-		}
 	}()
 	ticker := time.NewTicker(m.worker.from.config.Lease / 3)
 	defer ticker.Stop()
@@ -201,26 +197,6 @@ func (m *move) publish(rows []taken) error {
 				m.renew()
 			}
 		}
-	}
-}
-
-func (m *move) movedOf(rows []taken) []Moved {
-	if m.worker.from.config.OnMoved == nil {
-		return nil
-	}
-	moved := make([]Moved, len(rows))
-	for i, row := range rows {
-		moved[i] = Moved{Topic: row.topic, ID: row.msg.UUID}
-	}
-	return moved
-}
-
-func (m *move) tell(rows []taken, moved []Moved) {
-	now := time.Now()
-	for i := range moved {
-		moved[i].Late = rows[i].late + now.Sub(rows[i].readAt)
-		safecall.Hook(m.worker.from.config.Logger, "OnMoved",
-			func() { m.worker.from.config.OnMoved(context.Background(), moved[i]) })
 	}
 }
 

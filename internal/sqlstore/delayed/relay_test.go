@@ -3,15 +3,12 @@ package delayed
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
@@ -152,28 +149,4 @@ func TestWake(t *testing.T) {
 		all.Wait()
 		eventually(t, "what is due is published", func() bool { return len(out.all()) == 103 })
 	})
-}
-
-// The relay lives as long as the handlers of its router. A hook that panics or ends its goroutine is contained.
-func TestPlugin(t *testing.T) {
-	d := databases.SQLite
-	s, out := openStore(t, d, d.Create(t)), &outbox{}
-	relay := testkit.Must(NewRelay(s, out, RelayConfig{OnMoved: func(_ context.Context, m Moved) {
-		if m.ID == numberedID(0) {
-			panic("hook")
-		}
-		runtime.Goexit()
-	}}))
-	for i := range 2 {
-		channel := gochannel.NewGoChannel(gochannel.Config{}, watermill.NopLogger{})
-		stop := testkit.RunRouter(t, watermill.NopLogger{}, func(r *message.Router) {
-			r.AddPlugin(relay.Plugin)
-			r.AddConsumerHandler("billing", "orders", channel, func(*message.Message) error { return nil })
-		})
-		put(t, s, "orders", newMessage(numberedID(i)), 0)
-		eventually(t, "it is published", func() bool { return len(out.all()) == i+1 })
-		stop()
-		testkit.Equal(t, "the relay runs on", len(s.alarms.all), 0)
-	}
-	testkit.Check(t, kept(t, s) == 0 && len(out.all()) == 2, "%d are kept, published %v", kept(t, s), out.ids())
 }

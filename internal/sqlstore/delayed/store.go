@@ -1,8 +1,7 @@
 // Package delayed is the store of package delay, which says what it promises, and the relay that publishes what is due.
 //
 //	store, err := delayed.NewStore(ctx, db, "shop")
-//	relay, err := delayed.NewRelay(store, publisher, delayed.RelayConfig{})
-//	router.AddPlugin(relay.Plugin)
+//	err = delayed.NewRelay(store, publisher, delayed.RelayConfig{}).Run(ctx)
 //
 //	err = store.Put(ctx, "reminders", msg, 36*time.Hour)
 package delayed
@@ -84,7 +83,6 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 var (
 	errNoStore   = errors.New("delay: the *Store is nil: look at the error of NewStore")
 	errNoContext = errors.New("delay: the context is nil: give context.Background() if there is no other")
-	errNoRelay   = errors.New("delay: the *Relay is nil: make it with NewRelay")
 )
 
 // Put keeps msg until after has passed on the database's clock, counted from when the statement runs. Then a Relay

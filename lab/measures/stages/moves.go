@@ -69,15 +69,11 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	var moved atomic.Int64
-	relay, err := delayed.NewRelay(kept.In(d.store).(*delayed.Store), pub,
-		delayed.RelayConfig{OnMoved: func(context.Context, delayed.Moved) {
-			if moved.Add(1) == int64(n) {
-				stop() // Run returns when what was published is deleted
-			}
-		}})
-	if err != nil {
-		return 0, err
-	}
+	relay := delayed.NewRelay(kept.In(d.store).(*delayed.Store), counting{pub, func(published int) {
+		if moved.Add(int64(published)) == int64(n) {
+			stop() // Run returns when what was published is deleted
+		}
+	}}, delayed.RelayConfig{})
 	began := time.Now()
 	if err := relay.Run(ctx); err != nil {
 		return 0, err
@@ -88,6 +84,20 @@ func (d *database) move(ctx context.Context, topic string, pub message.Publisher
 		err = fmt.Errorf("%d of %d messages were moved, and %d topics wait", moved.Load(), n, len(left))
 	}
 	return took, err
+}
+
+// counting is a publisher that says how many messages it has published.
+type counting struct {
+	message.Publisher
+	published func(n int)
+}
+
+func (c counting) Publish(topic string, messages ...*message.Message) error {
+	err := c.Publisher.Publish(topic, messages...)
+	if err == nil {
+		c.published(len(messages))
+	}
+	return err
 }
 
 func (d *database) put(ctx context.Context, topic string, n int) error {
