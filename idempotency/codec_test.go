@@ -37,8 +37,8 @@ func FuzzDecodeOutputs(f *testing.F) {
 	for i := range whole {
 		f.Add(whole[:i])
 	}
-	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
-	f.Add([]byte{1, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0, 0})
+	f.Add([]byte(`[{"id":1}]`))
+	f.Add([]byte(`[null, {"metadata":[["YQ=="],[]]}]`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out, err := decodeOutputs(b)
 		testkit.Require(t, err == nil || out == nil, "both messages and an error")

@@ -3,6 +3,7 @@ package idempotency
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,11 +66,16 @@ func outputID(entry Entry, index int) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// Recorded outputs are binary, because ids and metadata may hold any bytes. After a version byte come, as uvarints and
-// byte strings preceded by their lengths: the number of messages, and for each its id, the number of its metadata,
-// their keys and values, and the payload. A payload's length is one more than it is, so that 0 stands for nil. Version
-// 1 will always be readable: it stays in the table as long as its key.
-const codecVersion = 1
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// output is an output as it is recorded, in JSON. All is bytes, because ids and metadata may hold any.
+type output struct {
+	ID       []byte      `json:"id"`
+	Metadata [][2][]byte `json:"metadata,omitempty"`
+	Payload  []byte      `json:"payload"` // null stands for nil
+}
 
 var errRecord = errors.New("the record is damaged, or of a newer version")
 
@@ -78,85 +84,32 @@ func encodeOutputs(out []*message.Message) []byte {
 	if len(out) == 0 {
 		return nil
 	}
-	size := 1 + binary.MaxVarintLen64
-	for _, m := range out {
-		size += len(m.UUID) + len(m.Payload) + 64*(1+len(m.Metadata))
-	}
-	b := make([]byte, 0, size)
-	b = append(b, codecVersion)
-	b = binary.AppendUvarint(b, uint64(len(out)))
-	for _, m := range out {
-		b = appendText(b, m.UUID)
-		b = binary.AppendUvarint(b, uint64(len(m.Metadata)))
+	recorded := make([]output, len(out))
+	for i, m := range out {
+		recorded[i] = output{ID: []byte(m.UUID), Payload: m.Payload}
 		for k, v := range m.Metadata {
-			b = appendText(appendText(b, k), v)
+			recorded[i].Metadata = append(recorded[i].Metadata, [2][]byte{[]byte(k), []byte(v)})
 		}
-		if m.Payload == nil {
-			b = append(b, 0)
-			continue
-		}
-		b = binary.AppendUvarint(b, uint64(len(m.Payload))+1)
-		b = append(b, m.Payload...)
 	}
+	b, _ := json.Marshal(recorded) // bytes never fail
 	return b
 }
 
-func appendText(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// decodeOutputs is the inverse of encodeOutputs. Whatever the bytes are, it neither panics nor takes memory out of
-// proportion to them.
+// decodeOutputs is the inverse of encodeOutputs.
 func decodeOutputs(b []byte) ([]*message.Message, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	if b[0] != codecVersion {
-		return nil, fmt.Errorf("version %d: %w", b[0], errRecord)
+	var recorded []output
+	if err := json.Unmarshal(b, &recorded); err != nil {
+		return nil, fmt.Errorf("%w: %w", errRecord, err)
 	}
-	r := reader{rest: b[1:]}
-	var out []*message.Message
-	for n := r.number(); n > 0 && !r.failed; n-- {
-		m := message.NewMessage(r.text(), nil)
-		for k := r.number(); k > 0 && !r.failed; k-- {
-			key := r.text()
-			m.Metadata[key] = r.text()
+	out := make([]*message.Message, len(recorded))
+	for i, o := range recorded {
+		out[i] = message.NewMessage(string(o.ID), o.Payload)
+		for _, pair := range o.Metadata {
+			out[i].Metadata[string(pair[0])] = string(pair[1])
 		}
-		if size := r.number(); size > 0 {
-			m.Payload = append(message.Payload{}, r.take(size-1)...)
-		}
-		out = append(out, m)
-	}
-	if r.failed || len(r.rest) > 0 {
-		return nil, errRecord
 	}
 	return out, nil
 }
-
-// reader takes values off the front of rest until that fails.
-type reader struct {
-	rest   []byte
-	failed bool
-}
-
-func (r *reader) number() uint64 {
-	v, n := binary.Uvarint(r.rest)
-	if r.failed || n <= 0 {
-		r.failed = true
-		return 0
-	}
-	r.rest = r.rest[n:]
-	return v
-}
-
-func (r *reader) take(size uint64) []byte {
-	if r.failed || size > uint64(len(r.rest)) {
-		r.failed = true
-		return nil
-	}
-	taken := r.rest[:size]
-	r.rest = r.rest[size:]
-	return taken
-}
-
-func (r *reader) text() string { return string(r.take(r.number())) }

@@ -61,8 +61,6 @@ func (r *Receiver) handle(c *chain.Call, next handler) ([]*message.Message, erro
 	if err != nil {
 		return nil, r.unclaimed(c, entry.Key, err)
 	}
-	r.pool.began()
-	defer r.pool.ended()
 	return r.settle(c, next, entry, claim)
 }
 

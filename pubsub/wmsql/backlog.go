@@ -2,12 +2,13 @@ package wmsql
 
 import (
 	"context"
-	"errors"
+	"database/sql"
 	"fmt"
 	"strconv"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -25,7 +26,7 @@ func (s *Subscriber) Browse(ctx context.Context, topic string, each func(*messag
 	from, err := s.acknowledged(ctx, topic)
 	for err == nil && left > 0 {
 		var entries []entry
-		entries, err = newSubscription(s, topic).page(ctx, from, min(left, browsePage))
+		entries, err = newSubscription(s, topic).page(ctx, s.db, from, min(left, browsePage))
 		if err != nil || len(entries) == 0 {
 			break
 		}
@@ -58,21 +59,18 @@ func (s *Subscriber) acknowledged(ctx context.Context, topic string) (position, 
 }
 
 // page reads rows behind a position.
-func (s *subscription) page(ctx context.Context, from position, n int) (entries []entry, err error) {
+func (s *subscription) page(ctx context.Context, db *sql.DB, from position, n int) (entries []entry, err error) {
 	query := s.of.source.next(s.topic, from, n)
-	rows, err := s.of.db.QueryContext(ctx, query.Query, query.Args...)
+	rows, err := db.QueryContext(ctx, query.Query, query.Args...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	err = database.Each(rows, func(rows *sql.Rows) error {
 		e, err := s.entry(rows)
-		if err != nil {
-			return nil, err
-		}
 		entries = append(entries, e)
-	}
-	return entries, rows.Err()
+		return err
+	})
+	return entries, err
 }
 
 // Origin returns where a message came from: topic, offset, consumer group, id. It is for poison.QueueConfig.Origin. Of

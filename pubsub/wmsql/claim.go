@@ -12,12 +12,12 @@ import (
 
 // claim is a savepoint of the message's transaction, with the key behind it.
 type claim struct {
-	d        *delivery
-	row      keytable.Row
-	tx       *sql.Tx
-	name     string
-	recorded *keytable.Record
-	ended    chan struct{}
+	d         *delivery
+	row       keytable.Row
+	tx        *sql.Tx
+	savepoint int
+	recorded  *keytable.Record
+	ended     chan struct{}
 }
 
 func (c *claim) Tx() *sql.Tx                   { return c.tx }
@@ -40,7 +40,7 @@ func (c *claim) begin(ctx context.Context) (err error) {
 	if c.d.busy != nil && !isClosed(c.d.busy) {
 		return errClaimed
 	}
-	if c.tx, c.name, err = c.d.begin(); err != nil {
+	if c.tx, c.savepoint, err = c.d.begin(); err != nil {
 		return err
 	}
 	if c.recorded, err = c.d.t.dialect.inKeys.Enter(ctx, c.tx, c.row); err != nil {
@@ -104,7 +104,7 @@ func (c *claim) undo() error {
 	over, _ := c.d.t.fate()
 	err := c.tx.Rollback()
 	if over == nil && err == sql.ErrTxDone { // the handler called Commit or Rollback, which ended its *sql.Tx alone
-		err = c.d.t.rollbackTo(c.name)
+		err = c.d.t.rollbackTo(c.savepoint)
 	}
 	if over == nil && c.d.t.dialect.noSavepoint(err) {
 		c.d.spoiled.Store(true) // until it is known: the answer may come too late for the delivery

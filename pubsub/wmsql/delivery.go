@@ -28,7 +28,7 @@ type delivery struct {
 
 	mu    sync.Mutex
 	state outcome
-	first string        // the savepoint before everything that the message brought about
+	first int           // the savepoint before everything that the message brought about, or 0
 	busy  chan struct{} // closed when the claim that is open has ended; nil without a claim
 	// spoiled says that an attempt failed whose key is in the database all the same: delivered again, the message would
 	// be absorbed as if it had succeeded.
@@ -61,7 +61,7 @@ func (d *delivery) end(how outcome, grace time.Duration) outcome {
 		d.mu.Lock()
 	}
 	defer d.mu.Unlock()
-	if how == nacked && d.first != "" && d.t.rollbackTo(d.first) != nil {
+	if how == nacked && d.first > 0 && d.t.rollbackTo(d.first) != nil {
 		how = rolledBack
 	}
 	if how == acked && d.t.failed() != nil {
@@ -114,18 +114,17 @@ func (d *delivery) usable() error {
 }
 
 // begin sets a savepoint and returns the *sql.Tx of it. The caller holds the lock.
-func (d *delivery) begin() (*sql.Tx, string, error) {
-	tx, err := d.t.db.BeginTx(context.Background(), nil)
-	if err != nil {
-		return nil, "", err
+func (d *delivery) begin() (tx *sql.Tx, savepoint int, err error) {
+	if tx, err = d.t.db.BeginTx(context.Background(), nil); err != nil {
+		return nil, 0, err
 	}
 	d.t.proxy.Lock()
-	name := savepointName(d.t.savepoints)
+	savepoint = d.t.savepoints
 	d.t.proxy.Unlock()
-	if d.first == "" {
-		d.first = name
+	if d.first == 0 {
+		d.first = savepoint
 	}
-	return tx, name, nil
+	return tx, savepoint, nil
 }
 
 // Write is for what other parts write on behalf of the message. See chain.Joined.

@@ -30,8 +30,8 @@ type dialect struct {
 	missing func(error) bool
 	// raced reports whether a table could not be created because another session was creating it.
 	raced func(error) bool
-	// settings reads the role and the search path, if the database has them.
-	settings string
+	// note notes the role and the search path, if the database has them, for keytable.RestorePostgres.
+	note string
 	// endless says that the driver's Commit and Rollback have no bound in time. Both are only statements there.
 	endless bool
 	// gaps says that messages become visible out of order.

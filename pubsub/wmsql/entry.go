@@ -39,20 +39,7 @@ func (s *subscription) lock(ctx context.Context, t *transaction) (from position,
 // read reads what comes behind the group's position. If that may not be taken yet, wait is the time until the next try.
 func (s *subscription) read(ctx context.Context, t *transaction,
 	from position) (entries []entry, wait time.Duration, err error) {
-	query := s.of.source.next(s.topic, from, s.of.config.Batch)
-	rows, err := t.db.QueryContext(ctx, query.Query, query.Args...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
-	}
-	defer func() { _ = rows.Close() }() // which may come twice
-	for rows.Next() {
-		e, err := s.entry(rows)
-		if err != nil {
-			return nil, 0, err
-		}
-		entries = append(entries, e)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	if entries, err = s.page(ctx, t.db, from, s.of.config.Batch); err != nil {
 		return nil, 0, fmt.Errorf("wmsql: select messages: %w", err)
 	}
 	if s.of.dialect.gaps {

@@ -17,10 +17,10 @@ import (
 )
 
 var postgresDialect = dialect{
-	kind:     database.Postgres,
-	name:     "PostgreSQL",
-	aborts:   true,
-	settings: keytable.SettingsPostgres,
+	kind:   database.Postgres,
+	name:   "PostgreSQL",
+	aborts: true,
+	note:   keytable.NotePostgres,
 	ends: func(err error) (ended, others bool) {
 		state := postgres.State(err)
 		// 57P01 to 57P05: the server shuts down or ends the session; 08: the connection failed.

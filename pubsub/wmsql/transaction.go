@@ -33,8 +33,8 @@ type transaction struct {
 	savepoints int
 	bare       bool // without further ones
 	onOver     func()
-	marked     bool               // a statement may have left something behind
-	settings   *keytable.Settings // as they were before a statement that may have changed them
+	marked     bool // a statement may have left something behind
+	noted      int  // the savepoint behind which role and search path were noted; 0 if they were not
 }
 
 // errOver is what late statements get. It is a sql.ErrTxDone too.
@@ -246,11 +246,10 @@ func (t *transaction) Begin(options driver.TxOptions) (driver.Tx, error) {
 		return bare{}, nil
 	}
 	t.savepoints++
-	name := savepointName(t.savepoints)
-	if err := t.execLocked("SAVEPOINT " + name); err != nil {
+	if err := t.execLocked("SAVEPOINT " + savepointName(t.savepoints)); err != nil {
 		return nil, fmt.Errorf("wmsql: set a savepoint: %w", err)
 	}
-	return savepoint{t, name}, nil
+	return savepoint{t, t.savepoints}, nil
 }
 
 // bare is the transaction itself, whose owner ends it.
@@ -268,8 +267,8 @@ func (t *transaction) barely(on bool) {
 
 // savepoint is the transaction that a handler sees.
 type savepoint struct {
-	t    *transaction
-	name string
+	t *transaction
+	n int
 }
 
 // Commit keeps what was done: it commits with the message. The savepoint itself stays behind, which costs nothing,
@@ -277,13 +276,16 @@ type savepoint struct {
 func (s savepoint) Commit() error { return nil }
 
 // Rollback undoes what was done, failed statements included.
-func (s savepoint) Rollback() error { return s.t.rollbackTo(s.name) }
+func (s savepoint) Rollback() error { return s.t.rollbackTo(s.n) }
 
-func (t *transaction) rollbackTo(name string) error {
+func (t *transaction) rollbackTo(n int) error {
 	t.proxy.Lock()
 	defer t.proxy.Unlock()
 	t.aborted = nil
-	err := t.execLocked("ROLLBACK TO SAVEPOINT " + name)
+	if n <= t.noted { // what was set behind it is undone, and so is the note
+		t.noted = 0
+	}
+	err := t.execLocked("ROLLBACK TO SAVEPOINT " + savepointName(n))
 	if err != nil && t.proxy.Over() == nil { // without its savepoint nothing is certain
 		t.endLocked(fmt.Errorf("%w: %w", errOver, err))
 	}
@@ -294,7 +296,7 @@ func (t *transaction) rollbackTo(name string) error {
 // something behind in the session until the transaction ends, such as a setting, a temporary table, a cursor: the
 // message is then the last of its batch, so that the next message does not find it. In PostgreSQL the statement may
 // also change the settings under which our own statements find their tables.
-func (t *transaction) Before(ctx context.Context, statement string, args []driver.NamedValue) error {
+func (t *transaction) Before(statement string, args []driver.NamedValue) error {
 	size := len(statement)
 	for _, arg := range args {
 		size += lengthOf(arg.Value)
@@ -308,15 +310,13 @@ func (t *transaction) Before(ctx context.Context, statement string, args []drive
 		return nil
 	}
 	t.marked = true
-	if t.dialect.settings == "" || t.settings != nil || t.aborted != nil {
+	if t.dialect.note == "" || t.noted > 0 || t.aborted != nil {
 		return nil
 	}
-	settings := new(keytable.Settings)
-	err := t.conn.QueryRowContext(ctx, t.dialect.settings).Scan(&settings.SearchPath, &settings.Role)
-	if err = t.observe(ctx, err); err != nil {
-		return fmt.Errorf("wmsql: read the settings that a statement may change: %w", err)
+	if err := t.execLocked(t.dialect.note); err != nil {
+		return fmt.Errorf("wmsql: note the settings that a statement may change: %w", err)
 	}
-	t.settings = settings
+	t.noted = t.savepoints
 	return nil
 }
 
@@ -331,10 +331,10 @@ func (t *transaction) leaves() bool {
 func (t *transaction) reset() error {
 	t.proxy.Lock()
 	defer t.proxy.Unlock()
-	if t.settings == nil {
+	if t.noted == 0 {
 		return nil
 	}
-	if err := t.execLocked(t.settings.Restore()); err != nil {
+	if err := t.execLocked(keytable.RestorePostgres); err != nil {
 		return fmt.Errorf("wmsql: set role and search_path back: %w", err)
 	}
 	return nil

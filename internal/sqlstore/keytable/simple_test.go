@@ -12,10 +12,7 @@ import (
 )
 
 // The values of a statement, whatever they hold, are these and nothing else.
-var (
-	text     = regexp.MustCompile(`convert_from\(decode\('[0-9a-f]*','hex'\),'UTF8'\)`)
-	anyMySQL = regexp.MustCompile(`^INSERT INTO spillway_keys \(consumer, id, applied_at, fingerprint, version, nonce\) VALUES \(x'[0-9a-f]*',x'[0-9a-f]*',-?[0-9]+,(NULL|x'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
-)
+var anyMySQL = regexp.MustCompile(`^INSERT INTO spillway_keys \(consumer, id, applied_at, fingerprint, version, nonce\) VALUES \(x'[0-9a-f]*',x'[0-9a-f]*',-?[0-9]+,(NULL|x'[0-9a-f]*'),(NULL|-?[0-9]+),[0-9]+\)$`)
 
 // Bad input: no key, fingerprint or record of outputs leaves the literal that it stands in.
 func FuzzSimple(f *testing.F) {
@@ -30,8 +27,6 @@ func FuzzSimple(f *testing.F) {
 			{Consumer: consumer, ID: id, Fingerprint: bytes, Version: version, Versioned: versioned, At: version}, // not even as a column
 		} {
 			enter := enterMySQL(row)
-			settings := text.ReplaceAllString((&Settings{consumer, id}).Restore(), "T")
-			testkit.Check(t, settings == `SELECT set_config('role', T, true), set_config('search_path', T, true); `, "%q", settings)
 			testkit.Check(t, anyMySQL.MatchString(enter), "%q", enter)
 		}
 	})

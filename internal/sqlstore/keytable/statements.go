@@ -6,10 +6,9 @@ package keytable
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/mysql"
@@ -134,71 +133,8 @@ var Parked = schema.Table{Component: "parked", Name: "spillway_parked", Key: []s
 			"bytes", "decision", "decided_at", "decided_by", "decided_why"},
 	}}}
 
-// The statements here carry their values in their text, so that a driver sends them without preparing them, and in
-// PostgreSQL several at once. No value is quoted: numbers are digits, and everything else is hexadecimal digits of its
-// bytes. With that alphabet a value cannot end the literal it stands in, whatever it holds and however the server is
-// set.
-
-// literal writes values as a dialect reads them.
-type literal struct {
-	text, bytes [2]string // before and behind the hexadecimal digits
-}
-
-var (
-	literalPostgres = literal{[2]string{`convert_from(decode('`, `','hex'),'UTF8')`}, [2]string{`decode('`, `','hex')`}}
-	// a string of bytes, which no character set touches
-	literalMySQL = literal{[2]string{`x'`, `'`}, [2]string{`x'`, `'`}}
-)
-
-func (l *literal) appendText(b []byte, s string) []byte {
-	b = append(b, l.text[0]...)
-	b = hex.AppendEncode(b, []byte(s))
-	return append(b, l.text[1]...)
-}
-
-func (l *literal) appendBytes(b, value []byte) []byte {
-	if value == nil {
-		return append(b, `NULL`...)
-	}
-	b = append(b, l.bytes[0]...)
-	b = hex.AppendEncode(b, value)
-	return append(b, l.bytes[1]...)
-}
-
-// appendRow writes the values of a row in the order of the statements that enter one.
-func (l *literal) appendRow(b []byte, row *Row) []byte {
-	b = append(l.appendText(b, row.Consumer), ',')
-	b = append(l.appendText(b, row.ID), ',')
-	b = append(strconv.AppendInt(b, row.At, 10), ',')
-	b = append(l.appendBytes(b, row.Fingerprint), ',')
-	if row.Versioned {
-		b = strconv.AppendInt(b, row.Version, 10)
-	} else {
-		b = append(b, `NULL`...)
-	}
-	return strconv.AppendInt(append(b, ','), row.Nonce, 10)
-}
-
-// Settings are those under which PostgreSQL finds our table and lets us use it.
-type Settings struct{ SearchPath, Role string }
-
-// SettingsPostgres reads them.
-const SettingsPostgres = `SELECT current_setting('search_path'), current_setting('role')`
-
-// Restore is the statement that sets them for the rest of the transaction.
-func (s *Settings) Restore() string { return string(s.append(nil)) }
-
-func (s *Settings) append(b []byte) []byte {
-	if s == nil {
-		return b
-	}
-	b = literalPostgres.appendText(append(b, `SELECT set_config('role', `...), s.Role)
-	b = literalPostgres.appendText(append(b, `, true), set_config('search_path', `...), s.SearchPath)
-	return append(b, `, true); `...)
-}
-
-// EnterMySQL is Dialect.Enter. A driver that prepares what has arguments sends the first statement at once all the
-// same. A duplicate's row is committed, and READ COMMITTED lets the next statement see it.
+// EnterMySQL is Dialect.Enter. Its first statement carries its values in its text, so that a driver sends it without
+// preparing it. A duplicate's row is committed, and READ COMMITTED lets the next statement see it.
 func EnterMySQL(ctx context.Context, tx Querier, row Row) (record *Record, err error) {
 	_, err = tx.ExecContext(ctx, enterMySQL(row))
 	if !InMySQL.duplicate(err) {
@@ -213,10 +149,18 @@ func EnterMySQL(ctx context.Context, tx Querier, row Row) (record *Record, err e
 	return InMySQL.Enter(ctx, tx, row)
 }
 
+// enterMySQL quotes no value: numbers are digits, and everything else is hexadecimal digits of its bytes, which cannot
+// end the literal and which no character set touches.
 func enterMySQL(row Row) string {
-	before, behind, _ := strings.Cut(InMySQL.enter, `?, ?, ?, ?, ?, ?`)
-	b := append(make([]byte, 0, 512), before...)
-	return string(append(literalMySQL.appendRow(b, &row), behind...))
+	fingerprint, version := "NULL", "NULL"
+	if row.Fingerprint != nil {
+		fingerprint = fmt.Sprintf("x'%x'", row.Fingerprint)
+	}
+	if row.Versioned {
+		version = strconv.FormatInt(row.Version, 10)
+	}
+	return fmt.Sprintf(`INSERT INTO spillway_keys (consumer, id, applied_at, fingerprint, version, nonce) VALUES (x'%x',x'%x',%d,%s,%s,%d)`,
+		row.Consumer, row.ID, row.At, fingerprint, version, row.Nonce)
 }
 
 // With the key a claim in PostgreSQL notes in settings of its transaction which key it is, and under which role and
@@ -227,9 +171,11 @@ const (
 set_config('spillway.search_path', current_setting('search_path'), true)`
 	noted = `current_setting('spillway.key', true) = ($1::bigint)::text`
 
-	// RestorePostgres sets role and search_path back.
-	RestorePostgres = `SELECT set_config('role', current_setting('spillway.role'), true),
-set_config('search_path', current_setting('spillway.search_path'), true)`
+	// NotePostgres notes role and search_path, and RestorePostgres sets them back. The notes end with the transaction: in
+	// another one both become those of the session.
+	NotePostgres    = `SELECT ` + notes
+	RestorePostgres = `SELECT set_config('role', NULLIF(current_setting('spillway.role', true), ''), true),
+set_config('search_path', NULLIF(current_setting('spillway.search_path', true), ''), true)`
 )
 
 var (

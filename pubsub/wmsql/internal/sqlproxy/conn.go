@@ -29,7 +29,7 @@ import (
 // nothing else runs on the connection.
 type Owner interface {
 	// Before is called before each statement of the user's, and may run some of the owner's own. An error refuses it.
-	Before(ctx context.Context, statement string, args []driver.NamedValue) error
+	Before(statement string, args []driver.NamedValue) error
 	// Failed is called with the error of a statement, or of reading its rows, and the context that it ran with. It
 	// returns the error that the user gets.
 	Failed(ctx context.Context, err error) error
@@ -137,7 +137,7 @@ func (c *Conn) exec(ctx context.Context, in call, work work) (driver.Result, err
 	}
 	ctx, release := c.bind(ctx)
 	defer release()
-	if err := c.beforeLocked(ctx, in); err != nil {
+	if err := c.beforeLocked(in); err != nil {
 		return nil, err
 	}
 	out, err := c.useLocked(ctx, in, work)
@@ -152,7 +152,7 @@ func (c *Conn) query(ctx context.Context, in call, work work) (driver.Rows, erro
 		return nil, c.over
 	}
 	ctx, release := c.bind(ctx)
-	if err := c.beforeLocked(ctx, in); err != nil {
+	if err := c.beforeLocked(in); err != nil {
 		release()
 		return nil, err
 	}
@@ -162,12 +162,12 @@ func (c *Conn) query(ctx context.Context, in call, work work) (driver.Rows, erro
 		return nil, err
 	}
 	c.reading++
-	return &rows{typed{out.rows}, c, ctx, release}, nil
+	return &rows{out.rows, c, ctx, release}, nil
 }
 
-func (c *Conn) beforeLocked(ctx context.Context, in call) error {
+func (c *Conn) beforeLocked(in call) error {
 	c.broken = true
-	err := c.owner.Before(ctx, in.statement, in.args)
+	err := c.owner.Before(in.statement, in.args)
 	c.broken = false
 	return err
 }
@@ -189,7 +189,6 @@ type call struct {
 	row       []driver.Value
 	value     *driver.NamedValue
 	result    driver.Result
-	more      bool
 }
 
 type work func(*call, driver.Conn) error

@@ -20,9 +20,9 @@ type nesting struct {
 	args []int
 }
 
-func (n *nesting) Before(ctx context.Context, statement string, args []driver.NamedValue) error {
+func (n *nesting) Before(statement string, args []driver.NamedValue) error {
 	n.args = append(n.args, len(args))
-	return n.owner.Before(ctx, statement, args)
+	return n.owner.Before(statement, args)
 }
 
 func (n *nesting) Begin(driver.TxOptions) (driver.Tx, error) {

@@ -4,13 +4,12 @@ import (
 	"context"
 	"database/sql/driver"
 	"io"
-	"reflect"
 	"strings"
 )
 
 // rows are the driver's, whose late errors count too: a query can fail at its thousandth row.
 type rows struct {
-	typed
+	driver.Rows
 	c       *Conn
 	ctx     context.Context // of the query
 	release func()
@@ -47,26 +46,6 @@ func (r *rows) Close() error {
 	return r.c.observeLocked(r.ctx, err)
 }
 
-func (r *rows) HasNextResultSet() bool {
-	if _, ok := r.Rows.(driver.RowsNextResultSet); !ok {
-		return false
-	}
-	out, err := r.c.quietly(call{rows: r.Rows}, func(c *call, _ driver.Conn) error {
-		c.more = c.rows.(driver.RowsNextResultSet).HasNextResultSet()
-		return nil
-	})
-	return err == nil && out.more
-}
-
-func (r *rows) NextResultSet() error {
-	if _, ok := r.Rows.(driver.RowsNextResultSet); !ok {
-		return io.EOF
-	}
-	return r.read(call{rows: r.Rows}, func(c *call, _ driver.Conn) error {
-		return c.rows.(driver.RowsNextResultSet).NextResultSet()
-	})
-}
-
 // Plain reports whether a statement begins with one of the given words (upper case) and has no other statement behind
 // it. It is false, and the caller must find out by other means, for a statement that
 //
@@ -98,43 +77,4 @@ func names(statement, word string) bool {
 		}
 	}
 	return false
-}
-
-// typed are a driver's rows, with what the driver knows of their columns. If it knows nothing the answer is the one
-// that database/sql itself gives for such a driver.
-type typed struct{ driver.Rows }
-
-func (r typed) ColumnTypeScanType(index int) reflect.Type {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeScanType); ok {
-		return typed.ColumnTypeScanType(index)
-	}
-	return reflect.TypeFor[any]()
-}
-
-func (r typed) ColumnTypeDatabaseTypeName(index int) string {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeDatabaseTypeName); ok {
-		return typed.ColumnTypeDatabaseTypeName(index)
-	}
-	return ""
-}
-
-func (r typed) ColumnTypeLength(index int) (int64, bool) {
-	if typed, ok := r.Rows.(driver.RowsColumnTypeLength); ok {
-		return typed.ColumnTypeLength(index)
-	}
-	return 0, false
-}
-
-func (r typed) ColumnTypeNullable(index int) (nullable, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypeNullable); is {
-		return typed.ColumnTypeNullable(index)
-	}
-	return false, false
-}
-
-func (r typed) ColumnTypePrecisionScale(index int) (precision, scale int64, ok bool) {
-	if typed, is := r.Rows.(driver.RowsColumnTypePrecisionScale); is {
-		return typed.ColumnTypePrecisionScale(index)
-	}
-	return 0, 0, false
 }

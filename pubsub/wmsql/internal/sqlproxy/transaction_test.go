@@ -26,7 +26,7 @@ type owner struct {
 
 var errRefused = errors.New("refused")
 
-func (o *owner) Before(_ context.Context, statement string, _ []driver.NamedValue) error {
+func (o *owner) Before(statement string, _ []driver.NamedValue) error {
 	o.before = append(o.before, statement)
 	if statement == "refused" {
 		return errRefused
