@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
 )
 
 // producers are those of a publisher. Each is opened when the first message needs it.
@@ -19,27 +18,13 @@ type producers struct {
 	common, packs, hurries producer
 }
 
-// producer is watermill-kafka's publisher, which sends one message at a time, and the producer in it, which can send
-// many.
+// producer is one of sarama's.
 type producer struct {
-	mu    sync.Mutex
-	stock *kafka.Publisher // nil until it is opened
-	many  sarama.SyncProducer
+	mu   sync.Mutex
+	sync sarama.SyncProducer // nil until it is opened
 
 	failed time.Time // when it could not be opened
 	err    error     // why
-}
-
-// finder is a tracer that finds the producer.
-type finder struct {
-	kafka.SaramaTracer // nil: a publisher calls no other method
-	found              sarama.SyncProducer
-}
-
-// WrapSyncProducer keeps the producer.
-func (f *finder) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
-	f.found = p
-	return p
 }
 
 // open opens a producer, unless it is open. Calls meanwhile share the result. A call after a failure tries again.
@@ -48,24 +33,19 @@ func (p *producers) open(own *producer, change func(*sarama.Config)) (*producer,
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	switch {
-	case own.stock != nil:
+	case own.sync != nil:
 		return own, nil
 	case own.failed.After(begun):
 		return nil, own.err
 	}
-	config, tracer := *p.config.client, &finder{}
+	config := *p.config.client
 	change(&config)
-	stock, err := kafka.NewPublisher(kafka.PublisherConfig{
-		Brokers:               p.brokers,
-		Marshaler:             p.config.Marshaler,
-		OverwriteSaramaConfig: &config,
-		Tracer:                tracer,
-	}, p.config.Logger)
+	opened, err := sarama.NewSyncProducer(p.brokers, &config)
 	if err != nil {
 		own.failed, own.err = time.Now(), fmt.Errorf("connect to %s: %w", strings.Join(p.brokers, ", "), err)
 		return nil, own.err
 	}
-	own.stock, own.many = stock, tracer.found
+	own.sync = opened
 	return own, nil
 }
 
@@ -101,8 +81,8 @@ const (
 func (p *producers) close() error {
 	var errs []error
 	for _, own := range []*producer{&p.common, &p.packs, &p.hurries} {
-		if own.stock != nil {
-			errs = append(errs, own.stock.Close())
+		if own.sync != nil {
+			errs = append(errs, own.sync.Close())
 		}
 	}
 	return errors.Join(errs...)

@@ -201,7 +201,7 @@ func (p *Publisher) send(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	return producer.stock.Publish(topic, msg)
+	return p.write(producer, topic, msg)
 }
 
 // sendPacked is for a message that came from Kafka, and so fits, and is larger for our producer than it was for its
@@ -218,7 +218,18 @@ func (p *Publisher) sendPacked(topic string, msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	return producer.stock.Publish(topic, msg)
+	return p.write(producer, topic, msg)
+}
+
+func (p *Publisher) write(by *producer, topic string, msg *message.Message) error {
+	record, err := p.config.Marshaler.Marshal(topic, msg)
+	if err != nil {
+		return fmt.Errorf("cannot marshal message %s: %w", msg.UUID, err)
+	}
+	if _, _, err = by.sync.SendMessage(record); err != nil {
+		return fmt.Errorf("cannot produce message %s: %w", msg.UUID, err)
+	}
+	return nil
 }
 
 // Close waits for messages that are being sent and closes the connections. It may be called again.
@@ -327,7 +338,7 @@ func (p *Publisher) sendSome(
 	if err != nil {
 		return nil, err
 	}
-	err = producer.many.SendMessages(records)
+	err = producer.sync.SendMessages(records)
 	var several sarama.ProducerErrors
 	if err == nil || !errors.As(err, &several) {
 		return nil, err
