@@ -94,10 +94,10 @@ func decodeCarried(value string) (c carried, ok bool) {
 	}
 	body := raw[:len(raw)-len(seal{})]
 	p := parser{rest: body}
-	if p.uint8() != carriedVersion {
+	if p.uint(1) != carriedVersion {
 		return carried{}, false
 	}
-	c.id = p.uint64()
+	c.id = p.uint(8)
 	c.properties = p.table(0)
 	c.headers = p.table(0)
 	if p.bad || len(p.rest) > 0 || !areProperties(c.properties) {
@@ -196,66 +196,46 @@ func (p *parser) take(n int) []byte {
 	return taken
 }
 
-func (p *parser) uint8() uint8 {
-	if b := p.take(1); b != nil {
-		return b[0]
+// uint is a number of so many bytes.
+func (p *parser) uint(size int) (n uint64) {
+	for _, b := range p.take(size) {
+		n = n<<8 | uint64(b)
 	}
-	return 0
-}
-
-func (p *parser) uint16() uint16 {
-	if b := p.take(2); b != nil {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (p *parser) uint32() uint32 {
-	if b := p.take(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (p *parser) uint64() uint64 {
-	if b := p.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
+	return n
 }
 
 // long is a run of bytes with its length before it.
-func (p *parser) long() []byte { return p.take(int(p.uint32())) }
+func (p *parser) long() []byte { return p.take(int(p.uint(4))) }
 
 func (p *parser) field(depth int) any {
-	switch p.uint8() {
+	switch p.uint(1) {
 	case 'V':
 		return nil
 	case 't':
-		switch p.uint8() {
+		switch p.uint(1) {
 		case 0:
 			return false
 		case 1:
 			return true
 		}
 	case 'B':
-		return p.uint8()
+		return uint8(p.uint(1))
 	case 'b':
-		return int8(p.uint8())
+		return int8(p.uint(1))
 	case 's':
-		return int16(p.uint16())
+		return int16(p.uint(2))
 	case 'I':
-		return int32(p.uint32())
+		return int32(p.uint(4))
 	case 'l':
-		return int64(p.uint64())
+		return int64(p.uint(8))
 	case 'f':
-		return math.Float32frombits(p.uint32())
+		return math.Float32frombits(uint32(p.uint(4)))
 	case 'd':
-		return math.Float64frombits(p.uint64())
+		return math.Float64frombits(p.uint(8))
 	case 'D':
-		return amqp091.Decimal{Scale: p.uint8(), Value: int32(p.uint32())}
+		return amqp091.Decimal{Scale: uint8(p.uint(1)), Value: int32(p.uint(4))}
 	case 'T':
-		return time.Unix(int64(p.uint64()), 0)
+		return time.Unix(int64(p.uint(8)), 0)
 	case 'S':
 		return string(p.long())
 	case 'x':
@@ -285,7 +265,7 @@ func (p *parser) table(depth int) amqp091.Table {
 	inner := parser{rest: p.long(), bad: p.bad}
 	table := amqp091.Table{}
 	for !inner.bad && len(inner.rest) > 0 {
-		key := string(inner.take(int(inner.uint8())))
+		key := string(inner.take(int(inner.uint(1))))
 		if _, twice := table[key]; twice {
 			inner.bad = true
 		}

@@ -1,6 +1,7 @@
 package wmamqp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,12 +47,8 @@ type PublisherConfig struct {
 }
 
 func (c *PublisherConfig) setDefaults() {
-	if c.channels == 0 {
-		c.channels = publisherChannels
-	}
-	if c.ConfirmTimeout == 0 {
-		c.ConfirmTimeout = 10 * time.Second
-	}
+	c.channels = cmp.Or(c.channels, publisherChannels)
+	c.ConfirmTimeout = cmp.Or(c.ConfirmTimeout, 10*time.Second)
 	c.Logger = logging.Wrap(c.Logger, nil)
 	setAMQPDefaults(&c.AMQP)
 	if d, ok := c.AMQP.Marshaler.(amqp.DefaultMarshaler); ok && d.PostprocessPublishing == nil {

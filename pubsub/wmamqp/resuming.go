@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rabbitmq/amqp091-go"
+
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
@@ -62,15 +64,12 @@ func consumersOf(conn *connection, queue string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	channel, err := open.Channel()
-	if err != nil {
-		return 0, err
-	}
-	found, err := channel.QueueDeclarePassive(queue, false, false, false, false, nil)
-	if err != nil { // which closes the channel
-		return 0, err
-	}
-	return found.Consumers, channel.Close()
+	var found amqp091.Queue
+	err = onChannel(open, func(c *amqp091.Channel) (err error) {
+		found, err = c.QueueDeclarePassive(queue, false, false, false, false, nil)
+		return err
+	})
+	return found.Consumers, err
 }
 
 // Adapters for Kafka, RabbitMQ and SQL.

@@ -82,21 +82,13 @@ func (c *SubscriberConfig) setDefaults() {
 	c.consumersLook = cmp.Or(c.consumersLook, consumersLook)
 	c.nackBackoff = cmp.Or(c.nackBackoff, nackBackoff)
 	c.maxNackBackoff = cmp.Or(c.maxNackBackoff, max(maxNackBackoff, c.nackBackoff))
-	if c.MaxHold == 0 {
-		c.MaxHold = 15 * time.Minute
-	}
-	if c.InFlight == 0 {
-		c.InFlight = 1
-	}
-	if c.MaxPlacing == 0 {
-		c.MaxPlacing = 100
-	}
+	c.MaxHold = cmp.Or(c.MaxHold, 15*time.Minute)
+	c.InFlight = cmp.Or(c.InFlight, 1)
+	c.MaxPlacing = cmp.Or(c.MaxPlacing, 100)
 	if c.InFlight > 1 || c.AMQP.Consume.Exclusive {
 		c.MaxPlacing = -1
 	}
-	if c.maxPlacingBytes == 0 {
-		c.maxPlacingBytes = maxPlacingBytes
-	}
+	c.maxPlacingBytes = cmp.Or(c.maxPlacingBytes, maxPlacingBytes)
 	c.Logger = logging.Wrap(c.Logger, nil)
 	if c.AMQP.Consume.Qos.PrefetchCount == 0 {
 		c.AMQP.Consume.Qos.PrefetchCount = 1

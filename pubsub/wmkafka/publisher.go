@@ -1,6 +1,7 @@
 package wmkafka
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -61,12 +62,8 @@ func (c *PublisherConfig) setDefaults() {
 	} else {
 		flush.Frequency = c.linger
 	}
-	if c.InFlight == 0 {
-		c.InFlight = 1
-	}
-	if c.topicTimeout == 0 {
-		c.topicTimeout = topicTimeout
-	}
+	c.InFlight = cmp.Or(c.InFlight, 1)
+	c.topicTimeout = cmp.Or(c.topicTimeout, topicTimeout)
 	if c.sarama == "" {
 		c.sarama = saramaVersion()
 	}

@@ -1,6 +1,7 @@
 package wmkafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,12 +34,8 @@ import (
 // brokers are the addresses of some brokers. An error names the argument or the field that is wrong.
 func NewStages(brokers []string, group string, sub SubscriberConfig, pub PublisherConfig) (*Publisher,
 	func(topic, group string) (message.Subscriber, error), error) {
-	if sub.InFlight == 0 {
-		sub.InFlight = stagesInFlight
-	}
-	if pub.linger == 0 {
-		pub.linger = linger
-	}
+	sub.InFlight = cmp.Or(sub.InFlight, stagesInFlight)
+	pub.linger = cmp.Or(pub.linger, linger)
 	if pub.Logger == nil {
 		pub.Logger = sub.Logger
 	}

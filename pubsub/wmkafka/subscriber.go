@@ -1,6 +1,7 @@
 package wmkafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,24 +83,12 @@ func (c *SubscriberConfig) setDefaults() {
 	if c.Sarama != nil {
 		c.Sarama(c.client)
 	}
-	if c.InFlight == 0 {
-		c.InFlight = 1
-	}
-	if c.MaxPlacing == 0 {
-		c.MaxPlacing = 1000
-	}
-	if c.maxPlacingBytes == 0 {
-		c.maxPlacingBytes = maxPlacingBytes
-	}
-	if c.nackBackoff == 0 {
-		c.nackBackoff = nackBackoff
-	}
-	if c.maxNackBackoff == 0 {
-		c.maxNackBackoff = max(maxNackBackoff, c.nackBackoff)
-	}
-	if c.settleGrace == 0 {
-		c.settleGrace = settleGrace
-	}
+	c.InFlight = cmp.Or(c.InFlight, 1)
+	c.MaxPlacing = cmp.Or(c.MaxPlacing, 1000)
+	c.maxPlacingBytes = cmp.Or(c.maxPlacingBytes, maxPlacingBytes)
+	c.nackBackoff = cmp.Or(c.nackBackoff, nackBackoff)
+	c.maxNackBackoff = cmp.Or(c.maxNackBackoff, max(maxNackBackoff, c.nackBackoff))
+	c.settleGrace = cmp.Or(c.settleGrace, settleGrace)
 	c.Logger = logging.Wrap(c.Logger, nil)
 }
 

@@ -17,6 +17,8 @@ import (
 // that one would wrap its handler for tracing, the subscription puts its own in the handler's place.
 type subscription struct {
 	member
+	kafka.SaramaTracer // nil: there is always a group, and a subscriber calls no other method than that of groups
+
 	topic  string
 	ending context.Context // ends with the subscription
 	cancel context.CancelFunc
@@ -74,19 +76,6 @@ func (s *subscription) cutLater(drain time.Duration) {
 		s.connections.cut()
 	case <-s.ended:
 	}
-}
-
-// WrapConsumer is not called: there is always a group.
-func (s *subscription) WrapConsumer(c sarama.Consumer) sarama.Consumer { return c }
-
-// WrapPartitionConsumer is not called: there is always a group.
-func (s *subscription) WrapPartitionConsumer(c sarama.PartitionConsumer) sarama.PartitionConsumer {
-	return c
-}
-
-// WrapSyncProducer is not called: nothing is produced.
-func (s *subscription) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
-	return p
 }
 
 // delivery is a record on its way to the consumer, which holds it until the ack.
