@@ -52,10 +52,10 @@ var forms = []form{
 	{`" for `, 0, regexp.MustCompile(`(?:value|argument) "([^\n]*?)" for (?:flag -|"-)[\w.-]+`),
 		func(groups []string) bool { return namesOne(groups[0]) }},
 	// Half of a secret has no shape: the user of a URL whose @ is behind the cut, groups of a card, a word with more than
-	// letters in it, or a long one.
+	// letters in it, or a long one. Of a word without an end the last 4 KiB are masked.
 	plainForm(cutMark, `://([^@ \n"]*)…\[cut, `),
 	plainForm(cutMark, `((?:\d{4} )*\d+)…\[cut, `),
-	{cutMark, 0, regexp.MustCompile("([^\\x00-\\x20\\x7f\"'`{}[\\](),;&<>]+)" + `…\[cut, `),
+	{cutMark, overlap, regexp.MustCompile("([^\\x00-\\x20\\x7f\"'`{}[\\](),;&<>]+)" + `…\[cut, `),
 		func(groups []string) bool { return len(groups[1]) > 12 || strings.ContainsFunc(groups[1], isNoLetter) }},
 }
 
