@@ -116,8 +116,8 @@
 // That group has the offsets of all stages, to be kept for 100 years: stage topics keep all that they ever had. Each
 // second it commits them. What was acked since comes again after a process is killed.
 //
-// Stage topics that several handlers share need a Subscriber for each stage, in the group that stages.Config.Subscriber
-// is called with, and a Publisher. For them:
+// If two routers of one process have the same handlers, give each stage a Subscriber, in the group that
+// stages.Config.Subscriber is called with, and a Publisher. For them:
 //
 //   - SubscriberConfig.InFlight lets a stage handle due messages of that many keys at once. A downstream that has just
 //     recovered must bear them. A message with a longer jitter then does not hold up those of other keys.
