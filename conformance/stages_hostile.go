@@ -161,7 +161,7 @@ func (b *bench) deletedStage() {
 func (b *bench) missingStage() {
 	var subscribers []message.Subscriber
 	ch := b.channel(b.staged(shortStage), func(c *spillway.Config) {
-		c.Stages.Naming = naming.Scheme{Stage: b.target.BadTopic}
+		c.Stages.Naming = naming.Scheme{Stage: b.target.BadTopic + ".{topic}.{handler}"}
 		next := c.Stages.Subscriber
 		c.Stages.Subscriber = func(topic, group string) (message.Subscriber, error) {
 			sub, err := next(topic, group)
