@@ -328,6 +328,7 @@ func (s *stageSession) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 	s.mu.Lock()
 	s.parts = append(s.parts, p)
 	s.mu.Unlock()
+	s.group.Resume(map[string][]int32{t.name: {p.partition}}) // sarama keeps it paused that was so before a rebalance
 	p.consume(claim.Messages())
 	p.finish(s.tenure.work)
 	return nil

@@ -154,6 +154,35 @@ func TestStagesWaitAlone(t *testing.T) {
 	}
 }
 
+// Feature R5, promise P4: a partition of which enough waits, and whose fetching so is paused, goes on after a rebalance.
+// Newer versions of sarama keep a partition paused that comes again to the same member.
+func TestStagesPausedOverRebalance(t *testing.T) {
+	t.Parallel()
+	d := newDesk(newCluster(t))
+	second := d.topic + ".second"
+	d.create(second, 1, nil)
+	var looked atomic.Int64
+	var ready atomic.Bool
+	d.until = func(_ *message.Message, arrived time.Time) time.Time {
+		if looked.Add(1); ready.Load() {
+			return arrived
+		}
+		return arrived.Add(time.Hour)
+	}
+	for _, id := range named("waits", 60) {
+		record := identified(id)
+		record.Value = sarama.ByteEncoder(make([]byte, usualBacklog/10))
+		d.produce(record)
+	}
+	waiting := d.stages()
+	d.consume(waiting, d.topic)
+	d.eventually("the window is full, and the backlog", func() bool { return looked.Load() == stagesInFlight })
+	ready.Store(true)
+	d.consume(waiting, second)
+	d.untilTaken(60)
+	d.eventually("all is committed", func() bool { return d.behind(d.topic) == 0 })
+}
+
 // Feature R5: a stage topic that is deleted stops its own messages alone.
 func TestStagesTopicDeleted(t *testing.T) {
 	t.Parallel()
