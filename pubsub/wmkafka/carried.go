@@ -19,8 +19,11 @@ import (
 // a producer's header of this name that would read as one is dropped.
 const KeyRecord = "x-kafka-record"
 
-// maxCarried bounds what is carried, in bytes. What is more is not carried at all.
+// maxCarried bounds what is carried, in bytes before base64. What is more is not carried at all.
 const maxCarried = 32 << 10
+
+// aroundHeader is what JSON adds to a header, at most.
+const aroundHeader = len(`{"Key":null,"Value":null},`)
 
 // maxMetadataKey is the longest record key that a letter's own metadata holds.
 const maxMetadataKey = 4 << 10
@@ -130,7 +133,7 @@ func (c carried) encode() string {
 	}
 	size := len(c.Key)
 	for _, h := range c.Headers {
-		size += len(h.Key) + len(h.Value)
+		size += len(h.Key) + len(h.Value) + aroundHeader
 	}
 	if size > maxCarried { // half of the headers would say something else
 		c.Headers = nil
@@ -158,7 +161,7 @@ func isCarried(encoded string) bool {
 }
 
 func decodeCarried(encoded string) (c carried, ok bool) {
-	if len(encoded) > 4*maxCarried || json.Unmarshal([]byte(encoded), &c) != nil || c.encode() != encoded ||
+	if len(encoded) > 2*maxCarried || json.Unmarshal([]byte(encoded), &c) != nil || c.encode() != encoded ||
 		c.Key != nil && !beyondMetadata(c.Key) {
 		return carried{}, false
 	}

@@ -247,6 +247,16 @@ func TestCarriesLittle(t *testing.T) {
 	much := strings.Repeat("x", maxCarried/2)
 	msg = unmarshal(t, Marshaler{}, &sarama.ConsumerMessage{Headers: headers("via", much, "via", much, "via", "last")})
 	testkit.Check(t, msg.Metadata["via"] == "last" && !has(msg, KeyRecord), "too much is carried")
+	for _, n := range []int{100, 1000, 30_000} { // each is some bytes of a record, and more of what is carried
+		record := &sarama.ConsumerMessage{}
+		for range n {
+			record.Headers = append(record.Headers, &sarama.RecordHeader{Key: []byte("a")})
+		}
+		msg = unmarshal(t, Marshaler{}, record)
+		testkit.Check(t, has(msg, KeyRecord) == (n < 30_000) && len(msg.Metadata[KeyRecord]) < 2*maxCarried,
+			"%d headers are carried in %d bytes", n, len(msg.Metadata[KeyRecord]))
+		testkit.Equal(t, "what is carried is read", isCarried(msg.Metadata[KeyRecord]), n < 30_000)
+	}
 }
 
 func FuzzCarried(f *testing.F) {

@@ -32,7 +32,7 @@ func isDenied(err error) bool {
 // maxDenied bounds the topics of denials: their names may come from messages.
 const maxDenied = 256
 
-// denials are the topics that a publisher was denied, and did not publish to since. Each has one line in the log.
+// denials are the topics that a publisher or the stages were denied, and have not had since. Each has one line in the log.
 type denials struct {
 	some   atomic.Bool
 	mu     sync.Mutex

@@ -253,3 +253,47 @@ func TestRightsAtTheStart(t *testing.T) {
 		g.eventually("it starts", func() bool { return row.start() == nil })
 	}
 }
+
+// Promise P4, decision 17: a right to one stage topic that is taken away stops its own messages alone, and the log says so.
+func TestRightsOfStage(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	for _, operation := range []sarama.AclOperation{sarama.AclOperationRead, sarama.AclOperationAll} {
+		d, log := newDesk(g.cluster), &testkit.Log{}
+		one, other := "one-"+rand.Text(), "other-"+rand.Text()
+		d.create(one, 1, nil)
+		d.create(other, 1, nil)
+		pub := d.publisher(PublisherConfig{})
+		waiting, subscriber, err := NewStages(g.secured, d.group, SubscriberConfig{Sarama: g.user, Shared: observe.Shared{Logger: log}},
+			PublisherConfig{Sarama: g.user})
+		testkit.NoError(t, err)
+		d.cleanup(waiting.Close)
+		d.consume(subscriber, one)
+		d.consume(subscriber, other)
+		d.send(pub, one, "one-before")
+		d.send(pub, other, "other-before")
+		d.untilTaken(2)
+		denies := func() int { return len(log.Lines(watermill.ErrorLogLevel, "denies this client a topic")) }
+		allow := g.deny(sarama.AclResourceTopic, one, operation)
+		d.eventually("the log says so", func() bool { return denies() == 1 })
+		last := d.consume(testkit.Must(g.stagesOf(d)), other) // which is a rebalance
+		d.send(pub, one, "one-during")
+		d.send(pub, other, "other-during")
+		d.untilTaken(3)
+		last()
+		d.send(pub, other, "other-after")
+		d.untilTaken(4)
+		allow()
+		d.untilTaken(5)
+		testkit.Check(t, denies() == 1, "%d lines: %v", denies(), log.Errors())
+	}
+}
+
+// stagesOf is another instance of a service.
+func (g *guarded) stagesOf(d *desk) (instance, error) {
+	waiting, subscriber, err := NewStages(g.secured, d.group, SubscriberConfig{Sarama: g.user}, PublisherConfig{Sarama: g.user})
+	if err == nil {
+		d.cleanup(waiting.Close)
+	}
+	return subscriber, err
+}

@@ -34,10 +34,11 @@ func (c *SubscriberConfig) stageClient() (*sarama.Config, *connections) {
 		sarama.NewBalanceStrategyRange(),      // beside a Subscriber in the same group
 	}
 	config.Consumer.Offsets.AutoCommit.Enable = false // see stageSession.commit
-	config.Consumer.Return.Errors = false
+	config.Consumer.Return.Errors = true
 	config.Consumer.MaxWaitTime = stageFetchWait
 	config.Consumer.Fetch.Default = stageFetchSize
 	config.Metadata.RefreshFrequency = stageLook
+	config.Metadata.Full = false // or each look is at all topics of the cluster
 	return config, connections
 }
 
@@ -45,6 +46,7 @@ func (c *SubscriberConfig) stageClient() (*sarama.Config, *connections) {
 // anew when they change, and disconnects after the last.
 type stageGroup struct {
 	member
+	denials denials
 
 	mu          sync.Mutex
 	topics      map[string]*stageTopic
@@ -108,6 +110,9 @@ func (g *stageGroup) tryAdd(t *stageTopic) (ended <-chan struct{}, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := client.RefreshMetadata(t.name); errors.Is(err, sarama.ErrOutOfBrokers) { // what else is wrong may pass
+		return nil, errors.Join(err, client.Close())
+	}
 	group, err := sarama.NewConsumerGroupFromClient(g.group, client)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -115,6 +120,13 @@ func (g *stageGroup) tryAdd(t *stageTopic) (ended <-chan struct{}, err error) {
 	g.ended, g.cut = make(chan struct{}), connections.cut
 	g.topics[t.name] = t
 	go g.consume(group, client, g.ended)
+	go func() {
+		for err := range group.Errors() {
+			if of := (*sarama.ConsumerError)(nil); errors.As(err, &of) && of.Topic != "" {
+				g.denials.note(g.config.Logger, of.Topic, of.Err)
+			}
+		}
+	}()
 	return nil, nil
 }
 
@@ -168,7 +180,7 @@ const (
 	maxStagePause = 5 * time.Second
 )
 
-var errNoStageTopic = errors.New("no stage topic exists; create them")
+var errNoStageTopic = errors.New("no stage topic exists that this client may read; create them")
 
 // consume is a member until there are no topics.
 func (g *stageGroup) consume(group sarama.ConsumerGroup, client sarama.Client, ended chan<- struct{}) {
@@ -186,7 +198,7 @@ func (g *stageGroup) consume(group sarama.ConsumerGroup, client sarama.Client, e
 			return
 		}
 		began, err := time.Now(), errNoStageTopic
-		there, missing := existing(client, topics)
+		there, missing := g.existing(client, topics)
 		if len(there) > 0 {
 			session := &stageSession{of: g, group: group, client: client, topics: topics, missing: missing, wanted: ctx}
 			err = group.Consume(ctx, there, session)
@@ -228,15 +240,17 @@ func (g *stageGroup) sayGone() {
 	g.gone = nil
 }
 
-// existing divides topics into those that are there, and those that are not. A member of a topic that is missing could
-// not join.
-func existing(client sarama.Client, topics map[string]*stageTopic) (there, missing []string) {
+// existing divides topics into those that are there, and those that are not, or that the broker denies. A member of one of
+// these could not join.
+func (g *stageGroup) existing(client sarama.Client, topics map[string]*stageTopic) (there, missing []string) {
 	there = slices.Sorted(maps.Keys(topics))
 	if client.RefreshMetadata(there...) == nil {
 		return there, nil
 	}
 	there = slices.DeleteFunc(there, func(name string) bool {
-		gone := errors.Is(client.RefreshMetadata(name), sarama.ErrUnknownTopicOrPartition)
+		err := client.RefreshMetadata(name)
+		g.denials.note(g.config.Logger, name, err)
+		gone := errors.Is(err, sarama.ErrUnknownTopicOrPartition) || errors.Is(err, sarama.ErrTopicAuthorizationFailed)
 		if gone {
 			missing = append(missing, name)
 		}
@@ -273,7 +287,7 @@ type stageSession struct {
 	group   sarama.ConsumerGroup // whose partitions are paused
 	client  sarama.Client
 	topics  map[string]*stageTopic
-	missing []string        // topics that do not exist
+	missing []string        // topics that do not exist, or are denied
 	wanted  context.Context // ends when the topics change
 
 	tenure *tenure
@@ -323,7 +337,7 @@ func (s *stageSession) ConsumeClaim(session sarama.ConsumerGroupSession, claim s
 	ctx, cancel := context.WithCancel(worksUntil(t.ctx, taking))
 	defer cancel()
 	defer context.AfterFunc(s.tenure.work, cancel)()
-	p := &part{config: s.of.config, group: s.of.group, members: s.group, topic: t, partition: claim.Partition(),
+	p := &part{config: s.of.config, denials: &s.of.denials, group: s.of.group, members: s.group, topic: t, partition: claim.Partition(),
 		taking: taking, ctx: ctx, next: claim.InitialOffset(), committed: claim.InitialOffset(), wake: make(chan struct{}, 1)}
 	s.mu.Lock()
 	s.parts = append(s.parts, p)

@@ -19,6 +19,7 @@ import (
 // that is handled. Waiting records stay records, until they are near the head of their partition and due.
 type part struct {
 	config    *SubscriberConfig
+	denials   *denials
 	group     string
 	members   sarama.ConsumerGroup // whose partitions are paused
 	topic     *stageTopic
@@ -110,6 +111,7 @@ func (p *part) takeMore(records <-chan *sarama.ConsumerMessage) {
 }
 
 func (p *part) take(record *sarama.ConsumerMessage) {
+	p.denials.note(p.config.Logger, p.topic.name, nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := &flight{of: p, record: record, size: sizeOf(record) + 100, arrived: time.Now()}

@@ -46,7 +46,7 @@ func partAt(t *testing.T, next int64, stage due.Stage) (*part, *pauses, chan *sa
 	members := &pauses{}
 	config := &SubscriberConfig{InFlight: 4, Unmarshaler: byOffset{}, nackBackoff: time.Second, maxNackBackoff: time.Second,
 		maxPlacingBytes: 16 << 20}
-	p := &part{config: config, members: members, topic: &stageTopic{name: "stage", stage: &stage}, taking: ctx, ctx: ctx,
+	p := &part{config: config, denials: new(denials), members: members, topic: &stageTopic{name: "stage", stage: &stage}, taking: ctx, ctx: ctx,
 		next: next, committed: next, wake: make(chan struct{}, 1)}
 	records := make(chan *sarama.ConsumerMessage, 256)
 	var running sync.WaitGroup
