@@ -136,8 +136,9 @@ const (
 
 // ListWaiting returns the topics whose names begin with prefix and that hold messages which the consumer group of the
 // same name has not acked. If no such group ever committed, it counts all messages. For the publisher of NewStages it is
-// the group of all stages, or for stages of other services, one that has committed. Package stages uses it to find stage topics without a handler. It counts offsets. It takes at
-// most 10 s and asks about the first 1,000 topics. If the result is incomplete, it returns an error beside the result.
+// the group of all stages, or for stages of other services, one that has committed. Package stages uses it to find
+// stage topics without a handler. It counts offsets. It takes at most 10 s and asks about the first 1,000 topics. If the
+// result is incomplete, it returns an error beside the result.
 func (p *Publisher) ListWaiting(ctx context.Context, prefix string) (map[string]int, error) {
 	waiting, err := p.listWaiting(ctx, prefix)
 	if err != nil {
@@ -201,27 +202,36 @@ func (p *Publisher) listWaiting(ctx context.Context, prefix string) (waiting map
 	return waiting, errors.Join(errs...)
 }
 
-// waiting counts what the first of groups that has committed has not acked.
+// waiting counts what the first of groups that has committed has not acked. Most topics without a commit are empty: then
+// the others, which may be all groups of the cluster, are not asked.
 func (a admin) waiting(ctx context.Context, topic string, groups []string) (total int, err error) {
 	partitions, err := a.client.Partitions(topic)
 	if err != nil {
 		return 0, err
 	}
-	var committed *sarama.OffsetFetchResponse
-	for has := false; !has && len(groups) > 0; groups = groups[1:] {
-		if committed, err = a.committed(ctx, groups[0], map[string][]int32{topic: partitions}); err != nil {
+	for i, group := range groups {
+		committed, err := a.committed(ctx, group, map[string][]int32{topic: partitions})
+		if err != nil {
 			return 0, err
 		}
+		has := false
 		for _, block := range committed.Blocks[topic] {
 			has = has || block.Offset >= 0
 		}
-	}
-	for _, partition := range partitions {
-		n, err := behind(a.client, topic, partition, committed.GetBlock(topic, partition), sarama.OffsetOldest)
-		if err != nil {
-			return total, fmt.Errorf("partition %d: %w", partition, err)
+		if i > 0 && !has {
+			continue
 		}
-		total += n
+		total = 0
+		for _, partition := range partitions {
+			n, err := behind(a.client, topic, partition, committed.GetBlock(topic, partition), sarama.OffsetOldest)
+			if err != nil {
+				return total, fmt.Errorf("partition %d: %w", partition, err)
+			}
+			total += n
+		}
+		if has || total == 0 {
+			break
+		}
 	}
 	return total, nil
 }

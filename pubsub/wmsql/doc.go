@@ -150,5 +150,6 @@
 //   - A handler that ignores its context runs on beside the next delivery, without access to the database.
 //   - A connection that dies silently is noticed when TCP or a time-out of the driver's notices it. Until then, or
 //     until Close, its consumer waits.
+//   - Further result sets of one query, as of a procedure on MySQL: a handler's rows have the first alone.
 //   - Rows are never deleted.
 package wmsql
