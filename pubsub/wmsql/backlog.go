@@ -61,15 +61,11 @@ func (s *Subscriber) acknowledged(ctx context.Context, topic string) (position, 
 // page reads rows behind a position.
 func (s *subscription) page(ctx context.Context, db *sql.DB, from position, n int) (entries []entry, err error) {
 	query := s.of.source.next(s.topic, from, n)
-	rows, err := db.QueryContext(ctx, query.Query, query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = database.Each(ctx, db, func(rows *sql.Rows) error {
 		e, err := s.entry(rows)
 		entries = append(entries, e)
 		return err
-	})
+	}, query.Query, query.Args...)
 	return entries, err
 }
 

@@ -163,11 +163,7 @@ func (c *Campaigns) query(ctx context.Context, reset func(), scan func(*sql.Rows
 // within queries within a transaction.
 func (c *Campaigns) within(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string,
 	args ...any) error {
-	rows, err := tx.QueryContext(ctx, c.db.Statement(query), args...)
-	if err != nil {
-		return err
-	}
-	return database.Each(rows, scan)
+	return database.Each(ctx, tx, scan, c.db.Statement(query), args...)
 }
 
 // lock ends a query whose rows this transaction is about to change.

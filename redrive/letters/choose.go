@@ -40,11 +40,7 @@ func ticks(lease time.Duration) int64 { return lease.Microseconds() + 1000 }
 
 // seqs reads the letters that a query within a transaction returns.
 func (s *Store) seqs(ctx context.Context, tx *sql.Tx, query string, args ...any) (seqs []int64, err error) {
-	rows, err := tx.QueryContext(ctx, s.db.Statement(query), args...)
-	if err != nil {
-		return nil, err
-	}
-	err = database.Each(rows, database.Into(&seqs))
+	err = database.Each(ctx, tx, database.Into(&seqs), s.db.Statement(query), args...)
 	return seqs, err
 }
 

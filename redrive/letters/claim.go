@@ -106,13 +106,9 @@ func (s *Store) leaseWithin(ctx context.Context, tx *sql.Tx, f Filter, chosen []
 
 // noteClaim notes where leased letters are, and forgets the claims that are over. It waits for no other claim.
 func (s *Store) noteClaim(ctx context.Context, tx *sql.Tx, token string, lease time.Duration, first, last int64) error {
-	rows, err := tx.QueryContext(ctx, s.db.Statement(
-		`SELECT token FROM spillway_letter_claims WHERE leased_until <= now_us()`+s.db.SkipLocked()))
-	if err != nil {
-		return err
-	}
 	var over []string
-	err = database.Each(rows, database.Into(&over))
+	err := database.Each(ctx, tx, database.Into(&over), s.db.Statement(
+		`SELECT token FROM spillway_letter_claims WHERE leased_until <= now_us()`+s.db.SkipLocked()))
 	if err == nil && len(over) > 0 {
 		w := new(where)
 		anyIn(w, "token", over, s.db.Bytes)

@@ -152,17 +152,12 @@ func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts
 	w.and("service = ?", asBytes(s.service))
 	w.and("(reason <> '' OR detail <> '')")
 	anyIn(w, "kind", kinds, func(kind EventKind) any { return s.db.Text(string(kind)) })
-	rows, err := tx.QueryContext(ctx,
-		s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
-	if err != nil {
-		return err
-	}
 	type event struct {
 		number         int64
 		reason, detail string
 	}
 	var changed []event
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err := database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var was event
 		var kind EventKind
 		err := rows.Scan(&was.number, &kind, &was.reason, &was.detail)
@@ -174,7 +169,7 @@ func (s *Store) forgetTexts(ctx context.Context, tx *sql.Tx, seqs []int64, texts
 			changed = append(changed, is)
 		}
 		return err
-	})
+	}, s.db.Statement(`SELECT event, kind, reason, detail FROM spillway_letter_events`+w.String()), w.args...)
 	for _, e := range changed {
 		if err == nil {
 			_, err = s.exec(ctx, tx, `UPDATE spillway_letter_events SET reason = ?, detail = ? WHERE event = ?`,

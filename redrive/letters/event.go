@@ -132,19 +132,14 @@ func recordStatement(kind EventKind, n int) string {
 // subjects reads what the record says of letters. Letters that are not there, or of another service, are left out.
 func (s *Store) subjects(ctx context.Context, tx *sql.Tx, seqs []int64) (found []subject, err error) {
 	keys, args := s.among(seqs)
-	rows, err := tx.QueryContext(ctx,
-		s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+
-			` AND COALESCE(service, '') = ? ORDER BY seq`),
-		append(args, []byte(s.service))...)
-	if err != nil {
-		return nil, err
-	}
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var l subject
 		err := rows.Scan(&l.seq, &l.identity, &l.id)
 		found = append(found, l)
 		return err
-	})
+	}, s.db.Statement(`SELECT seq, identity, id FROM spillway_dead_letters WHERE `+keys+
+		` AND COALESCE(service, '') = ? ORDER BY seq`),
+		append(args, []byte(s.service))...)
 	return found, err
 }
 

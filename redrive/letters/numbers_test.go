@@ -178,15 +178,13 @@ func wantNumbers(t testing.TB, db *sql.DB, store *letters.Store) {
 	t.Helper()
 	type key struct{ cause, status string }
 	there := map[key]int{}
-	rows, err := db.Query(`SELECT cause, status, COUNT(*) FROM spillway_dead_letters GROUP BY cause, status`)
-	testkit.NoError(t, err)
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err := database.Each(t.Context(), db, func(rows *sql.Rows) error {
 		var k key
 		var n int
 		err := rows.Scan(&k.cause, &k.status, &n)
 		there[k] = n
 		return err
-	})
+	}, `SELECT cause, status, COUNT(*) FROM spillway_dead_letters GROUP BY cause, status`)
 	testkit.NoError(t, err)
 	all, erased := 0, 0
 	for _, status := range letters.Statuses() {
@@ -260,10 +258,8 @@ func testStore_arrivals(t *testing.T, on fixture.Database) {
 // age makes all that was counted older, by some minutes.
 func age(t testing.TB, db *sql.DB, minutes int) {
 	t.Helper()
-	rows, err := db.Query(`SELECT slot, minute, recent FROM spillway_letter_counts WHERE minute > 0`)
-	testkit.NoError(t, err)
 	var statements []string
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err := database.Each(t.Context(), db, func(rows *sql.Rows) error {
 		var slot, minute int
 		var recent, older string
 		err := rows.Scan(&slot, &minute, &recent)
@@ -276,7 +272,7 @@ func age(t testing.TB, db *sql.DB, minutes int) {
 		}
 		statements = append(statements, fmt.Sprintf(`UPDATE spillway_letter_counts SET minute = %d, recent = '%s' WHERE slot = %d`, minute-minutes, older, slot))
 		return err
-	})
+	}, `SELECT slot, minute, recent FROM spillway_letter_counts WHERE minute > 0`)
 	testkit.NoError(t, err)
 	mustExec(t, db, statements...)
 }

@@ -342,11 +342,7 @@ func (s *Store) rows(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error
 	if tx == nil {
 		return s.read(ctx, func() {}, scan, query, args...)
 	}
-	rows, err := tx.QueryContext(ctx, s.db.Statement(query), args...)
-	if err != nil {
-		return err
-	}
-	return database.Each(rows, scan)
+	return database.Each(ctx, tx, scan, s.db.Statement(query), args...)
 }
 
 // learnedOf is how many redrives of a cause Redriven learns of.

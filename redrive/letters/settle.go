@@ -85,18 +85,14 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, claims []claim) (held []sw
 	}
 	keys, args := s.among(seqsOf(all))
 	is := make(map[int64]bool, len(all))
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, token FROM spillway_dead_letters`+s.statements.byKey+
-		` WHERE `+keys+` AND token <> '' ORDER BY seq`+s.lock()), args...)
-	if err != nil {
-		return nil, err
-	}
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var seq int64
 		var token string
 		err := rows.Scan(&seq, &token)
 		is[seq] = token == tokens[seq]
 		return err
-	})
+	}, s.db.Statement(`SELECT seq, token FROM spillway_dead_letters`+s.statements.byKey+
+		` WHERE `+keys+` AND token <> '' ORDER BY seq`+s.lock()), args...)
 	for _, l := range all {
 		if is[l.Seq] {
 			held = append(held, swept{subject: subjectOf(*l), cause: l.Cause, status: l.Status})

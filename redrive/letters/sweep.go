@@ -65,17 +65,13 @@ func (s *Store) sweep(ctx context.Context, f Filter, change func(*sql.Tx, tally,
 func (s *Store) lockFree(ctx context.Context, tx *sql.Tx, f Filter, seqs []int64) (letters []swept, err error) {
 	f.After, f.MaxSeq = 0, 0
 	w := s.freeByKey(f, seqs)
-	rows, err := tx.QueryContext(ctx, s.db.Statement(`SELECT seq, identity, id, stored_at, cause, status, `+bodyOf+` AS its_body
-FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.SkipLocked()), w.args...)
-	if err != nil {
-		return nil, err
-	}
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var l swept
 		err := rows.Scan(&l.seq, &l.identity, &l.id, &l.storedAt, &l.cause, &l.status, &l.body)
 		letters = append(letters, l)
 		return err
-	})
+	}, s.db.Statement(`SELECT seq, identity, id, stored_at, cause, status, `+bodyOf+` AS its_body
+FROM spillway_dead_letters`+s.statements.byKey+w.String()+` ORDER BY seq`+s.db.SkipLocked()), w.args...)
 	return letters, err
 }
 

@@ -291,11 +291,7 @@ func (s *Store) query(ctx context.Context, of query, reset func(), scan func(*sq
 	args ...any) error {
 	joined, err := s.joined(ctx, func(tx *sql.Tx) error {
 		reset()
-		rows, err := tx.QueryContext(ctx, statement, args...)
-		if err != nil {
-			return err
-		}
-		return database.Each(rows, scan)
+		return database.Each(ctx, tx, scan, statement, args...)
 	})
 	if !joined {
 		err = of(ctx, reset, scan, statement, args...)

@@ -147,11 +147,7 @@ func (d *Database) Return(ctx context.Context, reset func(), scan func(*sql.Rows
 	args ...any) error {
 	return d.engine.Again(ctx, d.db, func() error {
 		reset()
-		rows, err := d.db.QueryContext(ctx, statement, args...)
-		if err != nil {
-			return err
-		}
-		return Each(rows, scan)
+		return Each(ctx, d.db, scan, statement, args...)
 	})
 }
 
@@ -166,11 +162,7 @@ func (d *Database) Query(ctx context.Context, reset func(), scan func(*sql.Rows)
 	args ...any) error {
 	return d.Read(ctx, func() error {
 		reset()
-		rows, err := d.db.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return Each(rows, scan)
+		return Each(ctx, d.db, scan, query, args...)
 	})
 }
 
@@ -180,16 +172,16 @@ func (d *Database) QueryPlanned(ctx context.Context, reset func(), scan func(*sq
 	args ...any) error {
 	return d.engine.Planned(ctx, d.db, func(s schema.Session) error {
 		reset()
-		rows, err := s.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		return Each(rows, scan)
+		return Each(ctx, s, scan, query, args...)
 	})
 }
 
-// Each calls scan with each row, and closes rows.
-func Each(rows *sql.Rows, scan func(*sql.Rows) error) (err error) {
+// Each runs a query once, in s, and calls scan with each row.
+func Each(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := s.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	for rows.Next() {
 		if err := scan(rows); err != nil {
@@ -207,15 +199,6 @@ func Into[T any](list *[]T) func(*sql.Rows) error {
 		*list = append(*list, value)
 		return err
 	}
-}
-
-// query calls scan with each row of what s is asked.
-func query(ctx context.Context, s schema.Session, scan func(*sql.Rows) error, text string, args ...any) error {
-	rows, err := s.QueryContext(ctx, text, args...)
-	if err != nil {
-		return err
-	}
-	return Each(rows, scan)
 }
 
 // Microseconds bounds what the database says of a time: its clock may have jumped.

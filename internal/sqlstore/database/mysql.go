@@ -130,7 +130,7 @@ func (inMySQL) Require(ctx context.Context, db *sql.DB) error {
 // itself, and for one table: joined, MariaDB scans all databases, and waits for sessions that drop one of them.
 func (inMySQL) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	var engine string
-	err = query(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&engine) },
+	err = Each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&engine) },
 		`SELECT COALESCE(ENGINE, 'none') FROM information_schema.TABLES
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, t.Name)
 	if err != nil || engine == "" { // if it is made just now, it is not there yet
@@ -138,7 +138,7 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?`, t.Name)
 	}
 	f.Exists = true
 	whole := map[string]bool{} // columns of the key that are in it with all of their value
-	err = query(ctx, s, func(rows *sql.Rows) error {
+	err = Each(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var all bool
 		if err := rows.Scan(&name, &all); err != nil {
@@ -153,7 +153,7 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ? AND INDEX_NAME = 'PRIMARY' OR
 	}
 	var inexact []string // columns that change what is put into them, or take different values for the same
 	known := t.Columns()
-	err = query(ctx, s, func(rows *sql.Rows) error {
+	err = Each(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var exact, short bool
 		if err := rows.Scan(&name, &exact, &short); err != nil {
@@ -190,12 +190,7 @@ func unfit(table, engine string, inexact []string) error {
 // Recorded reads the versions from spillway_schema.
 func (inMySQL) Recorded(ctx context.Context, s schema.Session, _ schema.Found,
 	component string) (versions []int, err error) {
-	err = query(ctx, s, func(rows *sql.Rows) error {
-		var version int
-		err := rows.Scan(&version)
-		versions = append(versions, version)
-		return err
-	}, `SELECT version FROM spillway_schema WHERE component = ?`, component)
+	err = Each(ctx, s, Into(&versions), `SELECT version FROM spillway_schema WHERE component = ?`, component)
 	if mysql.Number(err) == noTable {
 		return nil, nil
 	}

@@ -3,7 +3,6 @@ package database
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -95,24 +94,13 @@ func (e inPostgres) PrimaryTaken(err error, t schema.Table) bool {
 // Behind compares the sequence of the key's first column with the rows.
 func (inPostgres) Behind(ctx context.Context, s schema.Session, t schema.Table) (behind bool, err error) {
 	var sequence sql.NullString
-	err = one(ctx, s, `SELECT pg_get_serial_sequence('`+t.Name+`', '`+t.Key[0]+`')`, &sequence)
+	err = Each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&sequence) },
+		`SELECT pg_get_serial_sequence('`+t.Name+`', '`+t.Key[0]+`')`)
 	if err == nil && sequence.Valid {
-		err = one(ctx, s, `SELECT COALESCE((SELECT MAX(`+t.Key[0]+`) FROM `+t.Name+`) >
-(SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+sequence.String+`), false)`, &behind)
+		err = Each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&behind) }, `SELECT COALESCE((SELECT MAX(`+t.Key[0]+`) FROM `+t.Name+`) >
+(SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM `+sequence.String+`), false)`)
 	}
 	return behind, err
-}
-
-func one(ctx context.Context, s schema.Session, query string, to any) error {
-	rows, err := s.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	if rows.Next() {
-		err = rows.Scan(to)
-	}
-	return errors.Join(err, rows.Err())
 }
 
 // Renumber lets the sequence go on behind the rows.
@@ -155,7 +143,7 @@ func (inPostgres) Require(ctx context.Context, db *sql.DB) error {
 // not permanent would be empty after a crash.
 func (inPostgres) Describe(ctx context.Context, s schema.Session, t schema.Table) (f schema.Found, err error) {
 	permanent := true
-	err = query(ctx, s, func(rows *sql.Rows) error {
+	err = Each(ctx, s, func(rows *sql.Rows) error {
 		var name string
 		var inKey bool
 		if err := rows.Scan(&name, &inKey, &permanent, &f.Place); err != nil {
@@ -187,18 +175,13 @@ ORDER BY k.position NULLS LAST, a.attnum`, t.Name)
 func (inPostgres) Recorded(ctx context.Context, s schema.Session, f schema.Found,
 	component string) (versions []int, err error) {
 	var table sql.NullString
-	err = query(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
+	err = Each(ctx, s, func(rows *sql.Rows) error { return rows.Scan(&table) },
 		`SELECT to_regclass(COALESCE(NULLIF($1, ''), quote_ident(current_schema())) || '.spillway_schema')::text`,
 		f.Place)
 	if err != nil || !table.Valid {
 		return nil, err
 	}
-	err = query(ctx, s, func(rows *sql.Rows) error {
-		var version int
-		err := rows.Scan(&version)
-		versions = append(versions, version)
-		return err
-	}, `SELECT version FROM `+table.String+` WHERE component = $1`, component)
+	err = Each(ctx, s, Into(&versions), `SELECT version FROM `+table.String+` WHERE component = $1`, component)
 	return versions, err
 }
 

@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/postgres"
@@ -43,7 +42,9 @@ func (d *Database) upgrade(ctx context.Context, t schema.Table) error {
 	if err == nil && len(pending) > 0 {
 		err = d.engine.Alone(ctx, d.db, t, func(s schema.Session) error { return d.run(ctx, s, t, steps) })
 		if err == nil {
-			found, err = d.describe(ctx, t)
+			if found, err = d.describe(ctx, t); err == nil && !found.Exists {
+				err = fmt.Errorf("table %q is not there after it was made", t.Name)
+			}
 		}
 	}
 	// Without the right to make the record, or to read it, a table that has every column will do.
@@ -89,16 +90,9 @@ func (d *Database) inspect(ctx context.Context, s schema.Session, t schema.Table
 }
 
 // Has reports whether there is a table of this name. It makes none.
-func (d *Database) Has(ctx context.Context, t schema.Table) (there bool, err error) {
-	err = d.Read(ctx, func() error {
-		f, err := d.engine.Describe(ctx, d.db, t)
-		there = f.Exists
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("look for table %q: %w", t.Name, err)
-	}
-	return there, nil
+func (d *Database) Has(ctx context.Context, t schema.Table) (bool, error) {
+	f, err := d.describe(ctx, t)
+	return f.Exists, err
 }
 
 func (d *Database) describe(ctx context.Context, t schema.Table) (f schema.Found, err error) {
@@ -106,9 +100,6 @@ func (d *Database) describe(ctx context.Context, t schema.Table) (f schema.Found
 		f, err = d.engine.Describe(ctx, d.db, t)
 		return err
 	})
-	if err == nil && !f.Exists {
-		err = errors.New("it is not there after it was made")
-	}
 	if err != nil {
 		err = fmt.Errorf("read the columns of table %q: %w", t.Name, err)
 	}

@@ -119,13 +119,8 @@ AND ready_at <= now_us() ORDER BY ready_at, due_at, seq`
 // choose locks at most n rows that are due.
 func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, condition string,
 	args ...any) (seqs []int64, more bool, err error) {
-	rows, err := tx.QueryContext(ctx, chooseText(s, condition),
-		append(append([]any{[]byte(s.service)}, args...), n)...)
-	if err != nil {
-		return nil, false, err
-	}
 	found, bytes, full := 0, 0, false
-	err = database.Each(rows, func(rows *sql.Rows) error {
+	err = database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var seq int64
 		var size int
 		if err := rows.Scan(&seq, &size); err != nil {
@@ -138,7 +133,8 @@ func (s *Store) choose(ctx context.Context, tx *sql.Tx, n int, condition string,
 			seqs = append(seqs, seq)
 		}
 		return nil
-	})
+	}, chooseText(s, condition),
+		append(append([]any{[]byte(s.service)}, args...), n)...)
 	return seqs, found == n || full, err
 }
 

@@ -106,21 +106,15 @@ func deleted(result sql.Result, err error) (int, error) {
 
 // chosen locks old keys and returns their ids by consumer, as bytes.
 func chosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (map[string][]any, error) {
-	rows, err := tx.QueryContext(ctx, statement, before, limit)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	ids := make(map[string][]any)
-	for rows.Next() {
+	err := database.Each(ctx, tx, func(rows *sql.Rows) error {
 		var consumer string
 		var id []byte
-		if err := rows.Scan(&consumer, &id); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&consumer, &id)
 		ids[consumer] = append(ids[consumer], id)
-	}
-	return ids, rows.Err()
+		return err
+	}, statement, before, limit)
+	return ids, err
 }
 
 // maxIn is how many ids a statement names: a server takes 65,535 arguments.

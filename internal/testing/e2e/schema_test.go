@@ -104,14 +104,7 @@ func detected(t testing.TB, db *sql.DB) *database.Database {
 // texts reads a column of text, as one text for each row.
 func texts(t testing.TB, db *sql.DB, query string) (all []string) {
 	t.Helper()
-	rows, err := db.Query(query)
-	testkit.Require(t, err == nil, "%s: %v", query, err)
-	testkit.NoError(t, database.Each(rows, func(rows *sql.Rows) error {
-		var line string
-		err := rows.Scan(&line)
-		all = append(all, line)
-		return err
-	}))
+	testkit.NoError(t, database.Each(t.Context(), db, database.Into(&all), query))
 	return all
 }
 
@@ -123,16 +116,13 @@ var newest = []string{"campaign_events 1", "campaign_letters 1", "campaigns 1", 
 func wantNewest(t testing.TB, db *sql.DB) {
 	t.Helper()
 	var got []string
-	rows, err := db.Query(`SELECT component, version FROM spillway_schema`)
-	if err == nil {
-		err = database.Each(rows, func(rows *sql.Rows) error {
-			var component string
-			var version int
-			err := rows.Scan(&component, &version)
-			got = append(got, fmt.Sprint(component, " ", version))
-			return err
-		})
-	}
+	err := database.Each(t.Context(), db, func(rows *sql.Rows) error {
+		var component string
+		var version int
+		err := rows.Scan(&component, &version)
+		got = append(got, fmt.Sprint(component, " ", version))
+		return err
+	}, `SELECT component, version FROM spillway_schema`)
 	want := slices.Sorted(slices.Values(newest))
 	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q: %v", got, want, err)

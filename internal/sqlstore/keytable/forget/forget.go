@@ -150,10 +150,7 @@ func forget(ctx context.Context, db *database.Database, consumer string, ids []s
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, look, args...)
-		if err == nil {
-			err = database.Each(rows, count)
-		}
+		err = database.Each(ctx, tx, count, look, args...)
 		if err == nil && f.Remove {
 			var n int64
 			n, err = result.RowsAffected()
