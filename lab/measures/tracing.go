@@ -6,7 +6,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/propagation"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -35,7 +34,6 @@ func tracedHappyPath(to io.Writer) error {
 
 // followed is a channel with telemetry.
 func followed(b *testing.B, config telemetry.Config) spillway.Config {
-	config.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	observed, err := telemetry.New(config)
 	if err != nil {
 		b.Fatal(err)

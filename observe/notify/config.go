@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/watermill-spillway/spillway"
@@ -22,10 +21,8 @@ import (
 
 // Config configures a Notifier. Only Sinks is required.
 type Config struct {
-	// Sinks receive each notice, each at its own pace: webhook.New, or a function.
+	// Sinks receive each notice, each at its own pace: webhook.New, or a function, which can pass by a Notice.Kind.
 	Sinks []Sink
-	// Kinds are the kinds of notices that are sent. Default: all.
-	Kinds []Kind
 	// DB is the database in which the instances of a service agree who sends a notice, in the table spillway_notices.
 	// Default: the DB of the spillway.Config that Observe is called with. If that has none, each process sends notices
 	// of its own.
@@ -52,9 +49,6 @@ type Config struct {
 func (c *Config) setDefaults() {
 	c.Threshold = cmp.Or(c.Threshold, 100)
 	c.OldestAge = cmp.Or(c.OldestAge, 24*time.Hour)
-	if c.Kinds == nil {
-		c.Kinds = Kinds
-	}
 }
 
 func (c *Config) validate() error {
@@ -64,12 +58,6 @@ func (c *Config) validate() error {
 	for i, sink := range c.Sinks {
 		if sink == nil {
 			return fmt.Errorf("notify: Config.Sinks[%d] is nil: check the error of webhook.New, or leave it out", i)
-		}
-	}
-	for _, kind := range c.Kinds {
-		if !slices.Contains(Kinds, kind) {
-			return fmt.Errorf("notify: Config.Kinds has %q: use the constants of package notify",
-				boundedtext.Text(string(kind), 40))
 		}
 	}
 	return nil
@@ -173,11 +161,9 @@ func (n *Notifier) breakerChanged(c breaker.Change) {
 
 // report counts what happened, and has the next round begin.
 func (n *Notifier) report(kind Kind, subject string, times int64, first, last time.Time, say func() about) {
-	if n.wants(kind) {
-		n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, func() string {
-			return n.text(say())
-		})
-	}
+	n.pending.add(ledger.Key{Kind: string(kind), Subject: subject}, times, first, last, func() string {
+		return n.text(say())
+	})
 }
 
 // holder is another one for each Notifier: two of them in a process must not end each other's leases.

@@ -169,8 +169,6 @@ func (n *Notifier) text(a about) string {
 	return string(text)
 }
 
-func (n *Notifier) wants(kind Kind) bool { return slices.Contains(n.config.Kinds, kind) }
-
 // notice is what a telling says.
 func (n *Notifier) notice(t ledger.Telling) Notice {
 	var a about

@@ -52,7 +52,7 @@ func New(config Config) (*Notifier, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	config.Sinks, config.Kinds = slices.Clone(config.Sinks), slices.Clone(config.Kinds)
+	config.Sinks = slices.Clone(config.Sinks)
 	host, _ := os.Hostname() // without a name there is the process's id
 	n := &Notifier{config: config, instance: fmt.Sprintf("%s/%d", host, os.Getpid()), pace: paces,
 		pending: newPending()}

@@ -58,9 +58,6 @@ func (r *running) mine(ctx context.Context) (bool, error) {
 
 // lasts reports a state.
 func (r *running) lasts(ctx context.Context, kind Kind, subject string, since time.Time, a about) error {
-	if !r.n.wants(kind) {
-		return nil
-	}
 	now := time.Now()
 	if since.IsZero() || since.After(now) {
 		since = now
@@ -72,9 +69,6 @@ func (r *running) lasts(ctx context.Context, kind Kind, subject string, since ti
 
 // reportUnavailable has this process say that the database is unavailable: others cannot be asked.
 func (r *running) reportUnavailable(ctx context.Context, err error) {
-	if !r.n.wants(StoreUnavailable) {
-		return
-	}
 	a := about{Subject: "the database of the notices", Description: err.Error()}
 	// in memory
 	_ = r.report(ctx, r.n.local,
@@ -87,7 +81,7 @@ const maxGroups = 100
 
 func (r *running) pollLetters(ctx context.Context) error {
 	store := r.n.channel.Letters()
-	if store == nil || !r.n.wants(Threshold) && !r.n.wants(OldestLetter) && !r.n.wants(CauseGrew) {
+	if store == nil {
 		return nil
 	}
 	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
@@ -112,7 +106,7 @@ func (r *running) pollLetters(ctx context.Context) error {
 			}
 		}
 	}
-	if most := r.n.config.Threshold; most > 0 && r.n.wants(Threshold) {
+	if most := r.n.config.Threshold; most > 0 {
 		groups, err := store.Groups(asked, letters.Filter{Limit: maxGroups})
 		if err != nil {
 			return err
@@ -129,7 +123,7 @@ func (r *running) pollLetters(ctx context.Context) error {
 			}
 		}
 	}
-	if most := r.n.config.OldestAge; most > 0 && r.n.wants(OldestLetter) {
+	if most := r.n.config.OldestAge; most > 0 {
 		heads, err := hidden.Of(store).OldestAwake(asked, notes)
 		if err != nil || len(heads) == 0 {
 			return err
@@ -174,14 +168,11 @@ func (r *running) awake(ctx context.Context, reports []*ledger.Report) []*ledger
 	}
 	return slices.DeleteFunc(reports, func(one *ledger.Report) bool {
 		note := notes[one.Subject]
-		return one.Kind == string(NewCause) && (note.Snoozed || note.Grown() && r.n.wants(CauseGrew))
+		return one.Kind == string(NewCause) && (note.Snoozed || note.Grown())
 	})
 }
 
 func (r *running) pollCampaigns(ctx context.Context) error {
-	if !r.n.wants(CampaignStopped) {
-		return nil
-	}
 	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
 	defer cancel()
 	for _, all := range r.n.campaigns {
@@ -232,7 +223,7 @@ const maxHeld = 100
 // pollSequences looks at the keys whose messages are parked. Those that are late have one notice for each partition: it
 // is about the owner, and not about them.
 func (r *running) pollSequences(ctx context.Context) error {
-	if r.n.parked == nil || !r.n.wants(SequenceHeld) && !r.n.wants(SequenceLate) {
+	if r.n.parked == nil {
 		return nil
 	}
 	asked, cancel := context.WithTimeout(ctx, r.n.pace.answer)
@@ -251,7 +242,7 @@ func (r *running) pollSequences(ctx context.Context) error {
 			return err
 		}
 	}
-	if held == 0 || !r.n.wants(SequenceHeld) {
+	if held == 0 {
 		return nil
 	}
 	keys, err := r.n.parked.Held(asked, maxHeld)

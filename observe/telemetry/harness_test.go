@@ -44,7 +44,7 @@ func follow(t testing.TB, config telemetry.Config, options ...sdktrace.TracerPro
 	kept := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSyncer(kept))...)
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
-	config.TracerProvider, config.Propagator = provider, w3c
+	config.TracerProvider = provider
 	if config.MeterProvider == nil {
 		config.MeterProvider = noop.NewMeterProvider()
 	}

@@ -47,7 +47,7 @@ func (t *tracer) attempt(ctx context.Context, op *observe.Operation) context.Con
 	in := ctx
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
-		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
+		in = t.config.propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 		if t.config.LinkProducer {
 			if producer := trace.SpanContextFromContext(in); producer.IsValid() {
 				start = append(start[:len(start):len(start)], trace.WithNewRoot(),
@@ -83,7 +83,7 @@ func (t *tracer) publishing(ctx context.Context, op *observe.Operation) context.
 		in = trace.ContextWithSpanContext(ctx, parent)
 	} else if (op.Kind == observe.Stage || op.Kind == observe.DeadLetter) &&
 		!trace.SpanContextFromContext(ctx).IsValid() && op.Message != nil {
-		in = t.config.Propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
+		in = t.config.propagator.Extract(ctx, propagation.MapCarrier(op.Message.Metadata))
 	}
 	if link := parse(op.Earlier); link.IsValid() &&
 		(op.Parent == "" || op.Kind == observe.Redrive || op.Kind == observe.Park) {

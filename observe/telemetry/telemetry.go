@@ -85,10 +85,6 @@ type Config struct {
 	// MeterProvider makes the instruments. Use noop.NewMeterProvider of go.opentelemetry.io/otel/metric/noop for none,
 	// if package prom has the metrics. Default: the global one, otel.GetMeterProvider.
 	MeterProvider metric.MeterProvider
-	// Propagator reads what the producer wrote into the metadata of a message. Spillway writes nothing with it.
-	// Default: the global one, otel.GetTextMapPropagator, or W3C's traceparent, tracestate and baggage if the global
-	// one reads nothing.
-	Propagator propagation.TextMapPropagator
 	// System is the value of messaging.system, such as "kafka". Default: as the types of subscribers and publishers
 	// say.
 	System string
@@ -96,6 +92,10 @@ type Config struct {
 	// Default: false, attempts are children of the producer's span, so that one trace has them all. With a span in the
 	// context of the message, such as that of a middleware further out, attempts are its children in both cases.
 	LinkProducer bool
+
+	// propagator reads what the producer wrote into the metadata of a message. Spillway writes nothing with it. It is
+	// the global one, or W3C's traceparent, tracestate and baggage if the global one reads nothing.
+	propagator propagation.TextMapPropagator
 }
 
 func (c *Config) setDefaults() {
@@ -105,11 +105,9 @@ func (c *Config) setDefaults() {
 	if safecall.IsNil(c.MeterProvider) {
 		c.MeterProvider = otel.GetMeterProvider()
 	}
-	if safecall.IsNil(c.Propagator) {
-		c.Propagator = otel.GetTextMapPropagator()
-		if len(c.Propagator.Fields()) == 0 {
-			c.Propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
-		}
+	c.propagator = otel.GetTextMapPropagator()
+	if len(c.propagator.Fields()) == 0 {
+		c.propagator = propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})
 	}
 }
 
