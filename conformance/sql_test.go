@@ -52,7 +52,7 @@ const oneAtATime = "K17: one member of a group consumes at a time, and the other
 func (s *tables) target(name string) conformance.Target {
 	subscriber := func(t testing.TB, db *sql.DB, group string) *wmsql.Subscriber {
 		return testkit.Must(wmsql.NewSubscriber(t.Context(), db, wmsql.SubscriberConfig{
-			ConsumerGroup: group, PollInterval: 10 * time.Millisecond, NackBackoff: 20 * time.Millisecond,
+			ConsumerGroup: group, PollInterval: 10 * time.Millisecond,
 		}))
 	}
 	return conformance.Target{

@@ -44,7 +44,7 @@ func TestBatchNacked(t *testing.T) {
 		var at []time.Time
 		ids := []string{"a", "b", "c"}
 		b.publish(ids...)
-		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = backoff }), func(msg *message.Message) ([]*message.Message, error) {
+		b.run(b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.NackBackoff(c) = backoff }), func(msg *message.Message) ([]*message.Message, error) {
 			outs, err := b.whole(msg)
 			if msg.UUID != "b" || err != nil {
 				return outs, err

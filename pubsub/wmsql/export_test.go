@@ -15,5 +15,6 @@ func NextQuery(s *Subscriber, topic string, n int) wsql.Query {
 
 func BatchTime(c *SubscriberConfig) *time.Duration      { return &c.batchTime }
 func SettleGrace(c *SubscriberConfig) *time.Duration    { return &c.settleGrace }
+func NackBackoff(c *SubscriberConfig) *time.Duration    { return &c.nackBackoff }
 func MaxNackBackoff(c *SubscriberConfig) *time.Duration { return &c.maxNackBackoff }
 func MaxDeliveries(c *SubscriberConfig) *int            { return &c.maxDeliveries }

@@ -43,7 +43,7 @@ func TestConsumeFailedLines(t *testing.T) {
 			return n
 		}
 		through.run(through.subscriber(func(c *wmsql.SubscriberConfig) {
-			c.Logger, c.NackBackoff, *wmsql.MaxNackBackoff(c) = log, time.Millisecond, 10*time.Millisecond
+			c.Logger, *wmsql.NackBackoff(c), *wmsql.MaxNackBackoff(c) = log, time.Millisecond, 10*time.Millisecond
 		}), through.whole)
 		b.publish("a")
 		b.until("the first message is handled", func() bool { return b.backlog(b.topic, "") == 0 })

@@ -85,7 +85,7 @@ func TestHandlerEndsTransaction(t *testing.T) {
 func TestNackBackoffHoldsNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		b.publish("a")
-		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }))
+		messages := b.messages(b.subscriber(func(c *wmsql.SubscriberConfig) { *wmsql.NackBackoff(c) = time.Hour }))
 		msg := <-messages
 		testkit.Check(t, b.held(), "a message without a transaction")
 		msg.Nack()

@@ -95,7 +95,8 @@ func (b *bench) publisher() *wmsql.Publisher {
 
 func (b *bench) subscriber(change ...func(*wmsql.SubscriberConfig)) *wmsql.Subscriber {
 	b.Helper()
-	config := wmsql.SubscriberConfig{PollInterval: 10 * time.Millisecond, NackBackoff: 10 * time.Millisecond}
+	config := wmsql.SubscriberConfig{PollInterval: 10 * time.Millisecond}
+	*wmsql.NackBackoff(&config) = 10 * time.Millisecond
 	for _, f := range change {
 		f(&config)
 	}

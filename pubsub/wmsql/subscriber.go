@@ -23,7 +23,10 @@ const (
 	// batchTime is the time after which a transaction takes no further message: a few messages share its cost, and none
 	// waits long for the commit of another one.
 	batchTime = 5 * time.Millisecond
-	// maxNackBackoff is the longest wait after a nack. Longer waits are for retry stages.
+	// nackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
+	// message, up to maxNackBackoff. Longer waits are for retry stages. The waits between tries of a database that fails
+	// are the same ones. No transaction is open meanwhile.
+	nackBackoff    = 100 * time.Millisecond
 	maxNackBackoff = 5 * time.Second
 	// settleGrace is how long a handler has to settle its message after the message's context ended.
 	settleGrace = time.Second
@@ -60,10 +63,6 @@ type SubscriberConfig struct {
 	// transaction is rolled back. Raise it for handlers that take longer. If it is negative there is no deadline: a
 	// handler that hangs stops its group. Default: 30 s.
 	AckDeadline time.Duration
-	// NackBackoff is the wait before a nacked message is delivered again. It doubles with each redelivery of the same
-	// message, up to 5 s. If NackBackoff is longer than that, it stays the same. The waits between tries of a database
-	// that fails are the same ones. No transaction is open meanwhile. Default: 100 ms.
-	NackBackoff time.Duration
 	// PollInterval is the wait after a query that found no message. Default: 100 ms.
 	PollInterval time.Duration
 	// GapWait is for MySQL and MariaDB, where messages of concurrent publishers become visible out of order. It is the
@@ -73,8 +72,8 @@ type SubscriberConfig struct {
 	observe.Shared
 
 	// What is below is the constant of the same name, and something else in tests.
-	batchTime, maxNackBackoff, settleGrace time.Duration
-	maxDeliveries                          int
+	batchTime, nackBackoff, maxNackBackoff, settleGrace time.Duration
+	maxDeliveries                                       int
 }
 
 func (c *SubscriberConfig) setDefaults() {
@@ -83,8 +82,8 @@ func (c *SubscriberConfig) setDefaults() {
 	set(&c.AckDeadline, 30*time.Second)
 	set(&c.maxDeliveries, maxDeliveries)
 	set(&c.settleGrace, settleGrace)
-	set(&c.NackBackoff, 100*time.Millisecond)
-	set(&c.maxNackBackoff, max(maxNackBackoff, c.NackBackoff))
+	set(&c.nackBackoff, nackBackoff)
+	set(&c.maxNackBackoff, max(maxNackBackoff, c.nackBackoff))
 	set(&c.PollInterval, 100*time.Millisecond)
 	set(&c.GapWait, 50*time.Millisecond)
 	c.Logger = logging.Wrap(c.Logger, nil)
@@ -104,9 +103,9 @@ func (c *SubscriberConfig) validate() error {
 			len(c.ConsumerGroup))
 	case c.Batch < 1:
 		return fmt.Errorf("wmsql: SubscriberConfig.Batch is %d: it must be at least 1; leave it out for 10", c.Batch)
-	case min(c.NackBackoff, c.PollInterval, c.GapWait) < 0:
-		return fmt.Errorf("wmsql: SubscriberConfig.NackBackoff (%s), PollInterval (%s) and GapWait (%s) must not be "+
-			"negative", c.NackBackoff, c.PollInterval, c.GapWait)
+	case min(c.PollInterval, c.GapWait) < 0:
+		return fmt.Errorf("wmsql: SubscriberConfig.PollInterval (%s) and GapWait (%s) must not be negative",
+			c.PollInterval, c.GapWait)
 	}
 	return nil
 }

@@ -23,7 +23,6 @@ func TestSubscriberConfig(t *testing.T) {
 			"Schema\t":      func(c *wmsql.SubscriberConfig) { c.Schema = embedded{b.stockSchema()} },
 			"ConsumerGroup": func(c *wmsql.SubscriberConfig) { c.ConsumerGroup = strings.Repeat("g", 256) },
 			"Batch":         func(c *wmsql.SubscriberConfig) { c.Batch = -1 },
-			"NackBackoff":   func(c *wmsql.SubscriberConfig) { c.NackBackoff = -1 },
 			"PollInterval":  func(c *wmsql.SubscriberConfig) { c.PollInterval = -1 },
 			"GapWait":       func(c *wmsql.SubscriberConfig) { c.GapWait = -1 },
 		} {

@@ -127,9 +127,9 @@ func (s *subscription) Placing(context.Context, *message.Message) {}
 // PlaceFirst has the message that is being delivered committed before the next one is delivered.
 func (s *subscription) PlaceFirst() { s.first.Store(true) }
 
-// backoff doubles from NackBackoff to maxNackBackoff.
+// backoff doubles from nackBackoff to maxNackBackoff.
 func (s *subscription) backoff(times int) time.Duration {
-	pause := s.of.config.NackBackoff
+	pause := s.of.config.nackBackoff
 	for ; times > 1 && pause < s.of.config.maxNackBackoff; times-- {
 		pause *= 2
 	}

@@ -42,7 +42,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 			onEach(t, func(t *testing.T, b *bench) {
 				own, transactions := b.own()
 				b.publish("a", "b", "c")
-				messages := b.messages(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { c.NackBackoff = time.Hour }))
+				messages := b.messages(own.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) { *wmsql.NackBackoff(c) = time.Hour }))
 				b.receive(messages, "a").Ack()
 				msg := b.receive(messages, "b")
 				b.until("the server sees the transaction", func() bool { return transactions() == 1 })
@@ -83,7 +83,7 @@ func TestShutValveHoldsNoTransaction(t *testing.T) {
 func TestRequeuedIsNotCounted(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
 		sub := b.subscriber(oneBatch, func(c *wmsql.SubscriberConfig) {
-			c.NackBackoff, *wmsql.MaxDeliveries(c) = time.Hour, 1
+			*wmsql.NackBackoff(c), *wmsql.MaxDeliveries(c) = time.Hour, 1
 			c.AckDeadline, *wmsql.SettleGrace(c) = 200*time.Millisecond, time.Minute
 		})
 		b.publish("a", "b")
