@@ -24,7 +24,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/delayed/waiting"
 	"github.com/watermill-spillway/spillway/internal/upstream/decorated"
 	"github.com/watermill-spillway/spillway/middleware"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -307,7 +307,7 @@ type Health struct {
 	// OK reports whether no handler's messages are held, and no store is unavailable.
 	OK bool `json:"ok"`
 	// Handlers has the handlers whose messages are held, with the state of their breaker.
-	Handlers []breaker.Status `json:"handlers"`
+	Handlers []circuit.Status `json:"handlers"`
 	// Stores has the channel's own stores and publishers that are unavailable: the store of keys, the publisher of dead
 	// letters, that of the stages or their store. They do not depend on Config.Breaker.
 	Stores []StoreHealth `json:"stores,omitempty"`
@@ -330,7 +330,7 @@ type StoreHealth struct {
 func (ch *Channel) Health() Health {
 	h := Health{OK: true, Handlers: ch.breaker.Health()}
 	for _, status := range h.Handlers {
-		h.OK = h.OK && status.State == breaker.Closed
+		h.OK = h.OK && status.State == circuit.Closed
 	}
 	for _, store := range ch.stores {
 		if report, unavailable := store.Report(); unavailable {

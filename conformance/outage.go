@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/downstream"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 )
 
@@ -87,11 +88,11 @@ func (o *outageBench) set(mode downstream.Mode) {
 }
 
 // count returns how often the breaker went to a state. A probe that failed opens it no further time.
-func (o *outageBench) count(to breaker.State) (n int) {
+func (o *outageBench) count(to circuit.State) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range o.changes {
-		if c.To == to && c.From != breaker.HalfOpen {
+		if c.To == to && c.From != circuit.HalfOpen {
 			n++
 		}
 	}
@@ -99,7 +100,7 @@ func (o *outageBench) count(to breaker.State) (n int) {
 }
 
 // untilBreaker waits until the breaker has gone to a state n times.
-func (o *outageBench) untilBreaker(to breaker.State, n int) {
+func (o *outageBench) untilBreaker(to circuit.State, n int) {
 	o.b.Helper()
 	o.b.until(fmt.Sprintf("the breaker is %s for the %d. time", to, n), func() bool { return o.count(to) >= n }, o.history)
 }

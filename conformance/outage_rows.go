@@ -9,7 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/testing/downstream"
 	"github.com/watermill-spillway/spillway/internal/testing/services"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Feature R12: the downstream refuses connections while messages come, and later asks for a wait. The messages are
@@ -22,11 +22,11 @@ func (b *bench) downstreamUnavailable() {
 	o.b.untilAllApplied([]string{goodOnly(0)})
 	for i, mode := range []downstream.Mode{downstream.Unavailable, downstream.Busy} {
 		o.set(mode)
-		o.untilBreaker(breaker.Open, i+1)
+		o.untilBreaker(circuit.Open, i+1)
 		time.Sleep(lasts)
 		lasts /= 3
 		o.set(downstream.Up)
-		o.untilBreaker(breaker.Closed, i+1)
+		o.untilBreaker(circuit.Closed, i+1)
 	}
 	ids := sent.stop()
 	o.b.untilAllApplied(ids)
@@ -78,9 +78,9 @@ func (o *outageBench) wantOnlyProbes(passed int64) {
 	open := -1
 	for i, c := range o.changes {
 		switch {
-		case c.To == breaker.Open && open < 0:
+		case c.To == circuit.Open && open < 0:
 			open = i
-		case c.To == breaker.Ramping && open >= 0:
+		case c.To == circuit.Ramping && open >= 0:
 			lasted := o.at[i].Sub(o.at[open])
 			if calls, most := o.begun[i]-o.begun[open], mostProbes(lasted)+passed+1; calls > most { // the ramp has begun
 				o.b.Errorf("%d calls while the breaker was open for %s, and %d fit in between", calls, lasted, most)
@@ -112,10 +112,10 @@ func (b *bench) downstreamHangs() {
 	sent := o.b.traffic(rate, goodOnly)
 	o.b.untilAllApplied([]string{goodOnly(0)})
 	o.set(downstream.Hanging)
-	o.untilBreaker(breaker.Open, 1)
+	o.untilBreaker(circuit.Open, 1)
 	time.Sleep(lasts)
 	o.set(downstream.Up)
-	o.untilBreaker(breaker.Closed, 1)
+	o.untilBreaker(circuit.Closed, 1)
 	ids := sent.stop()
 	o.b.untilAllApplied(ids)
 	o.b.wantOnce(ids...)
@@ -245,7 +245,7 @@ func (b *bench) changedWhileOpen() {
 	sent := b.traffic(rate/4, goodOnly)
 	b.until("a message is handled", func() bool { return len(b.effects()) > 0 })
 	set(downstream.Unavailable)
-	first.until("breaker", breaker.Open)
+	first.until("breaker", circuit.Open)
 	second := b.consumer(guarded)
 	time.Sleep(lasts / 3)
 	first.kill()

@@ -10,7 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/services"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -133,7 +133,7 @@ func testBreaker(t *testing.T, s *shop) {
 	})
 	obeyed(t, "breaker list", s.terminal(80, "", "breaker", "list", "--color", "never").out)
 	frozen := testkit.Must(store.List(t.Context()))
-	testkit.Check(t, len(frozen) == 1 && frozen[0].Actor == "ann" && frozen[0].State == breaker.Frozen, "%+v", frozen)
+	testkit.Check(t, len(frozen) == 1 && frozen[0].Actor == "ann" && frozen[0].State == circuit.Frozen, "%+v", frozen)
 	got := s.pipe("breaker", "close", "billing", "--reason", "done", "--json")
 	s.steps([]step{{0, "held: the handler billing", []string{"audit", "--kind", "freeze"}}})
 	frozen, err := store.List(t.Context())

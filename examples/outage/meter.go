@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // meter notes when webhooks were handled, and what stood around them.
@@ -28,9 +29,9 @@ func (m *meter) note() {
 // changed counts what the breaker does.
 func (m *meter) changed(change breaker.Change) {
 	switch {
-	case change.To == breaker.HalfOpen:
+	case change.To == circuit.HalfOpen:
 		m.probes.Add(1)
-	case change.To == breaker.Open && change.From != breaker.HalfOpen:
+	case change.To == circuit.Open && change.From != circuit.HalfOpen:
 		m.opened.Add(1)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/examples/internal/webhooks"
 	"github.com/watermill-spillway/spillway/idempotency"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/poison"
 )
 
@@ -95,5 +96,5 @@ func (s *service) breaker() (state string, held int) {
 	for _, status := range s.channel.Breaker().Health() {
 		return string(status.State), status.Waiting // of the only handler
 	}
-	return string(breaker.Closed), 0
+	return string(circuit.Closed), 0
 }

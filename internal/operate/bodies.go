@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/order/parked"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/erasure"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -231,7 +231,7 @@ type ParkedData struct {
 
 // BreakersData are the handlers whose messages are held.
 type BreakersData struct {
-	Breakers []breaker.Status `json:"breakers"`
+	Breakers []circuit.Status `json:"breakers"`
 }
 
 // PolicyChanged is what was done with a standing policy, or with all without a name.

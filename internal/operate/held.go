@@ -6,7 +6,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
@@ -31,7 +31,7 @@ func (d *Desk) outages(ctx context.Context) (*sqlshare.Store, error) {
 }
 
 // Outages returns the outages and freezes that the instances share, with texts that are not masked.
-func (d *Desk) Outages(ctx context.Context) ([]breaker.Status, error) {
+func (d *Desk) Outages(ctx context.Context) ([]circuit.Status, error) {
 	store, err := d.outages(ctx)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (d *Desk) Outages(ctx context.Context) ([]breaker.Status, error) {
 }
 
 // Held are handlers whose messages are held, as they may be shown.
-func (d *Desk) Held(all []breaker.Status) []breaker.Status {
+func (d *Desk) Held(all []circuit.Status) []circuit.Status {
 	for i := range all {
 		d.mask(&all[i].Reason, &all[i].Cause, &all[i].Scope)
 	}

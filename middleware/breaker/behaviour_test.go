@@ -17,6 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/observe"
 )
 
@@ -29,7 +30,7 @@ func (s *sim) opens(t *testing.T, n int) (wait func()) {
 	for i := range n {
 		all.Go(func() { s.deliver(t.Context(), h, fmt.Sprint("held ", i)) })
 	}
-	for len(s.breaker.Health()) == 0 || s.breaker.Health()[0].State == breaker.Closed {
+	for len(s.breaker.Health()) == 0 || s.breaker.Health()[0].State == circuit.Closed {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return all.Wait
@@ -68,7 +69,7 @@ func TestNoMessageWhileOpen(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		cancel()
 		all.Wait()
-		testkit.Require(t, s.breaker.Health()[0].State != breaker.Closed, "%+v", s.breaker.Health())
+		testkit.Require(t, s.breaker.Health()[0].State != circuit.Closed, "%+v", s.breaker.Health())
 		time.Sleep(9 * time.Minute)
 		calls := s.service.count()
 		if _, err := h(newMessage(t.Context(), "next")); !chain.IsAborted(err) || s.service.count() < calls+1 || s.service.count() > calls+5 { // at once, and after waits
@@ -109,7 +110,7 @@ func TestFreeze(t *testing.T) {
 			calls := s.service.count()
 			s.service.fail(nil)
 			time.Sleep(time.Hour)
-			if health := s.breaker.Health(); s.service.count() != calls || health[0].State != breaker.Frozen || health[0].Reason != "deployment 7" {
+			if health := s.breaker.Health(); s.service.count() != calls || health[0].State != circuit.Frozen || health[0].Reason != "deployment 7" {
 				t.Errorf("%d calls, %+v", s.service.count()-calls, health)
 			}
 			s.breaker.Close("shipping") // another
@@ -156,7 +157,7 @@ func TestHooksAreContained(t *testing.T) {
 			Scope:  func(*message.Message) string { panic("scope") },
 			Hooks: breaker.Hooks{OnChange: func(c breaker.Change) {
 				s.breaker.Health()
-				if c.To == breaker.Open {
+				if c.To == circuit.Open {
 					s.breaker.Open("shipping", "from the hook")
 					s.breaker.Close("shipping")
 				}

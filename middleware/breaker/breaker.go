@@ -5,13 +5,13 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/chain/registry"
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // link makes the type that embeds it a part of chains.
@@ -30,7 +30,7 @@ type Breaker struct {
 	troubled atomic.Int64
 
 	mu       sync.Mutex // of what follows, and of the circuits and freezes
-	circuits map[place]*circuit
+	circuits map[place]*fuse
 	freezes  map[frozen]*freeze
 	changes  []Change // that are not told yet
 	telling  bool
@@ -48,7 +48,7 @@ func New(config Config) (*Breaker, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	b := &Breaker{config: config, circuits: make(map[place]*circuit), freezes: make(map[frozen]*freeze)}
+	b := &Breaker{config: config, circuits: make(map[place]*fuse), freezes: make(map[frozen]*freeze)}
 	b.link = chain.LinkOf(b.step)
 	if config.Store != nil {
 		b.sharing = newSharing(b, config.Store)
@@ -86,7 +86,7 @@ func (b *Breaker) step(next chain.Handler) chain.Handler {
 
 // letPass reports whether a message may pass because its circuit is closed, which is nil if nothing of the handler
 // failed. It allocates nothing: most messages succeed, also where one in a hundred fails.
-func (b *Breaker) letPass(c *chain.Call) (_ *circuit, opened uint64, ok bool) {
+func (b *Breaker) letPass(c *chain.Call) (_ *fuse, opened uint64, ok bool) {
 	if b.troubled.Load() == 0 {
 		return nil, 0, true
 	}
@@ -102,11 +102,11 @@ func (b *Breaker) letPass(c *chain.Call) (_ *circuit, opened uint64, ok bool) {
 	case of == nil:
 		return nil, 0, true
 	}
-	return of, of.opened, of.state.name() == Closed
+	return of, of.opened, of.state.name() == circuit.Closed
 }
 
 // passed notes the success of a message that letPass let pass. It reports false if the circuit changed meanwhile.
-func (b *Breaker) passed(c *chain.Call, of *circuit, opened uint64) bool {
+func (b *Breaker) passed(c *chain.Call, of *fuse, opened uint64) bool {
 	if of == nil && b.troubled.Load() == 0 {
 		return true
 	}
@@ -124,7 +124,7 @@ func (b *Breaker) passed(c *chain.Call, of *circuit, opened uint64) bool {
 
 // find returns the circuit of a message of a handler and scope, or nil if nothing of it failed lately and it need not
 // be created. The caller holds b.mu.
-func (b *Breaker) find(at place, create bool) *circuit {
+func (b *Breaker) find(at place, create bool) *fuse {
 	others := at
 	if at.scope != "" {
 		others.scope = otherScopes
@@ -140,7 +140,7 @@ func (b *Breaker) find(at place, create bool) *circuit {
 			return b.circuits[at]
 		}
 	}
-	c = &circuit{breaker: b, place: at, state: new(closed), window: newWindow()}
+	c = &fuse{breaker: b, place: at, state: new(closed), window: newWindow()}
 	b.circuits[at] = c
 	return c
 }
@@ -148,7 +148,7 @@ func (b *Breaker) find(at place, create bool) *circuit {
 // makeRoom reports whether a handler may have one more scope. If it has too many, the one is forgotten that holds
 // nothing and whose latest failure is longest ago. The caller holds b.mu.
 func (b *Breaker) makeRoom(handler string) bool {
-	var oldest *circuit
+	var oldest *fuse
 	n := 0
 	for at, c := range b.circuits {
 		if at.handler != handler || at.scope == "" || at.scope == otherScopes {
@@ -169,53 +169,32 @@ func (b *Breaker) makeRoom(handler string) bool {
 	return true
 }
 
-// Status is the state of one handler and scope, in this process or, from Store.List, in a service.
-type Status struct {
-	// Handler is empty for a freeze of all handlers. Scope is empty without Config.Scope.
-	Handler string `json:"handler"`
-	Scope   string `json:"scope,omitempty"`
-	// Instance names the process that found an outage, if a Store says so.
-	Instance string `json:"instance,omitempty"`
-	State    State  `json:"state"`
-	// Since is when the state was last Closed.
-	Since time.Time `json:"since"`
-	// Reason and Cause say why the breaker is open.
-	Reason string `json:"reason,omitempty"`
-	Cause  string `json:"cause,omitempty"`
-	// Actor is who froze the handler, if a Store says so.
-	Actor string `json:"actor,omitempty"`
-	// Waiting is the number of messages that this process holds.
-	Waiting int `json:"waiting,omitzero"`
-	// NextProbe is when the next message is tried, if the state is Open.
-	NextProbe time.Time `json:"next_probe,omitzero"`
-}
-
 // Health returns the state of each handler and scope that is not Closed, or that holds a message, in the order of their
 // names.
-func (b *Breaker) Health() []Status {
-	found := []Status{}
+func (b *Breaker) Health() []circuit.Status {
+	found := []circuit.Status{}
 	if b == nil {
 		return found
 	}
 	b.mu.Lock()
 	for _, f := range b.freezes {
-		found = append(found, Status{Handler: f.handler, State: Frozen, Since: f.since, Reason: f.reason,
+		found = append(found, circuit.Status{Handler: f.handler, State: circuit.Frozen, Since: f.since, Reason: f.reason,
 			Actor: f.actor, Waiting: f.waiting})
 	}
 	causes := make(map[place]error)
 	for at, c := range b.circuits {
-		if c.state.name() != Closed || c.waiting() > 0 {
+		if c.state.name() != circuit.Closed || c.waiting() > 0 {
 			found = append(found, c.status())
 			causes[at] = c.cause
 		}
 	}
 	b.mu.Unlock()
 	for i, status := range found { // without the lock: an error's text can take its time
-		if cause := causes[place{status.Handler, status.Scope}]; cause != nil && status.State != Frozen {
+		if cause := causes[place{status.Handler, status.Scope}]; cause != nil && status.State != circuit.Frozen {
 			found[i].Cause = b.cause(cause).Error()
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Status) int { // a freeze stays before an outage
+	slices.SortStableFunc(found, func(a, b circuit.Status) int { // a freeze stays before an outage
 		return cmp.Or(cmp.Compare(a.Handler, b.Handler), cmp.Compare(a.Scope, b.Scope))
 	})
 	return found

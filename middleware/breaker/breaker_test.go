@@ -11,6 +11,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Feature R12: after the first success the rate grows: 1, 2, 4 and so on in 250 ms. The messages that waited do not
@@ -24,7 +25,7 @@ func TestRamp(t *testing.T) {
 		s.checkAllHandled(t, 100)
 		var ramping time.Time
 		for i, c := range s.changes {
-			if c.To == breaker.Ramping {
+			if c.To == circuit.Ramping {
 				ramping = s.at[i]
 			}
 		}

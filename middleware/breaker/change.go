@@ -6,22 +6,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
-)
-
-// State is what the breaker does with the messages of a handler, as logs, metrics and JSON name it.
-type State string
-
-const (
-	// Closed lets all messages pass.
-	Closed State = "closed"
-	// Open holds all messages until the next probe is due.
-	Open State = "open"
-	// HalfOpen holds all messages but one, the probe, whose outcome decides.
-	HalfOpen State = "probing"
-	// Ramping lets more messages pass every 250 ms: 1, 2, 4 and so on.
-	Ramping State = "ramping"
-	// Frozen holds all messages until Breaker.Close, or Store.Release, is called.
-	Frozen State = "frozen"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Change is one change of a state.
@@ -30,7 +15,7 @@ type Change struct {
 	// Config.Scope.
 	Handler, Scope string
 	// From and To are the states.
-	From, To State
+	From, To circuit.State
 	// Reason says why the breaker opened: one of the constants, or what Open was called with.
 	Reason string
 	// Actor is who froze the handler, if a Store says so.
@@ -98,17 +83,17 @@ func (b *Breaker) log(change Change) {
 		fields["lasted"] = change.Lasted.Round(time.Millisecond).String()
 	}
 	cause := b.cause(change.Cause)
-	if cause != nil && !(change.To == Open && change.From == Closed) {
+	if cause != nil && !(change.To == circuit.Open && change.From == circuit.Closed) {
 		fields[logging.Error] = cause.Error()
 	}
 	switch {
-	case change.To == Closed:
+	case change.To == circuit.Closed:
 		eventBreakerClosed.Write(b.config.Logger, nil, fields)
-	case change.To == Frozen:
+	case change.To == circuit.Frozen:
 		eventBreakerFrozen.Write(b.config.Logger, nil, fields)
-	case change.To == Open && change.From == Ramping:
+	case change.To == circuit.Open && change.From == circuit.Ramping:
 		eventBreakerReopened.Write(b.config.Logger, nil, fields)
-	case change.To == Open && change.From == Closed:
+	case change.To == circuit.Open && change.From == circuit.Closed:
 		eventBreakerOpened.Write(b.config.Logger, cause, fields)
 	default:
 		eventBreakerChanged.Write(b.config.Logger, nil, fields)

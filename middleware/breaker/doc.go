@@ -69,7 +69,7 @@
 //
 // # How it is built
 //
-// A circuit is the state of one handler and scope, behind one mutex. What depends on the state is a method of closed,
+// A fuse is the breaker of one handler and scope, behind one mutex. What depends on the state is a method of closed,
 // open, halfOpen and ramping, in states.go. A window counts what failed and what passed. A passage is one message in
 // the breaker.
 package breaker

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // frozen names a freeze. A handler can be frozen by this process and, shared, by the Store.
@@ -56,16 +57,16 @@ func (b *Breaker) named(method, handler string) error {
 
 // freeze begins a freeze, or changes its reason. The caller holds b.mu.
 func (b *Breaker) freeze(of frozen, reason, actor string) {
-	from, f := Frozen, b.freezes[of]
+	from, f := circuit.Frozen, b.freezes[of]
 	if f == nil {
-		from, f = Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
+		from, f = circuit.Closed, &freeze{handler: of.handler, since: time.Now(), lifted: make(chan struct{})}
 		b.freezes[of] = f
 		b.troubled.Add(1)
 	} else if f.reason == reason && f.actor == actor {
 		return
 	}
 	f.reason, f.actor = reason, actor
-	b.changes = append(b.changes, Change{Handler: of.handler, From: from, To: Frozen, Reason: reason, Actor: actor,
+	b.changes = append(b.changes, Change{Handler: of.handler, From: from, To: circuit.Frozen, Reason: reason, Actor: actor,
 		Waiting: f.waiting})
 }
 
@@ -75,21 +76,21 @@ func (b *Breaker) lift(of frozen, reason, actor string) {
 	delete(b.freezes, of)
 	close(f.lifted)
 	b.troubled.Add(-1)
-	b.changes = append(b.changes, Change{Handler: of.handler, From: Frozen, To: Closed, Reason: reason, Actor: actor,
+	b.changes = append(b.changes, Change{Handler: of.handler, From: circuit.Frozen, To: circuit.Closed, Reason: reason, Actor: actor,
 		Waiting: f.waiting, Lasted: time.Since(f.since)})
 }
 
 // freezeShared makes the freezes of the Store the breaker's own.
-func (b *Breaker) freezeShared(all map[string]Status) {
+func (b *Breaker) freezeShared(all map[string]circuit.Status) {
 	b.mu.Lock()
 	for of := range b.freezes {
 		// the reason of the release, unless that is long ago
-		if one := all[of.handler]; of.shared && one.State != Frozen {
+		if one := all[of.handler]; of.shared && one.State != circuit.Frozen {
 			b.lift(of, one.Reason, one.Actor)
 		}
 	}
 	for handler, one := range all {
-		if one.State == Frozen {
+		if one.State == circuit.Frozen {
 			b.freeze(frozen{handler, true}, one.Reason, one.Actor)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // model is a breaker whose attempts end when, and how, a test says. It knows what the breaker may do.
@@ -33,7 +34,7 @@ type model struct {
 	cancels map[string]context.CancelFunc
 	gone    map[string]bool // cancelled
 	ended   map[string]error
-	state   breaker.State // by the changes
+	state   circuit.State // by the changes
 	frozen  bool
 	begun   int // attempts since it opened
 	probes  int
@@ -41,7 +42,7 @@ type model struct {
 }
 
 func newModel(t *testing.T, rt *rapid.T) *model {
-	m := &model{t: rt, state: breaker.Closed, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
+	m := &model{t: rt, state: circuit.Closed, working: map[string]chan error{}, cancels: map[string]context.CancelFunc{}, gone: map[string]bool{}, ended: map[string]error{}}
 	m.breaker = newBreaker(t, breaker.Config{MinMessages: 5, Window: 24 * time.Hour, Doubt: 24 * time.Hour, MaxHold: time.Hour, Hooks: breaker.Hooks{OnChange: m.changed}})
 	m.handle = m.breaker.Middleware(func(msg *message.Message) ([]*message.Message, error) {
 		outcome := make(chan error)
@@ -57,27 +58,27 @@ func newModel(t *testing.T, rt *rapid.T) *model {
 func (m *model) changed(c breaker.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.To == breaker.Frozen || c.From == breaker.Frozen {
+	if c.To == circuit.Frozen || c.From == circuit.Frozen {
 		return
 	}
-	legal := map[breaker.State][]breaker.State{
-		breaker.Closed:   {breaker.Open},
-		breaker.Open:     {breaker.HalfOpen, breaker.Ramping},
-		breaker.HalfOpen: {breaker.Open, breaker.Ramping},
-		breaker.Ramping:  {breaker.Open, breaker.Closed},
+	legal := map[circuit.State][]circuit.State{
+		circuit.Closed:   {circuit.Open},
+		circuit.Open:     {circuit.HalfOpen, circuit.Ramping},
+		circuit.HalfOpen: {circuit.Open, circuit.Ramping},
+		circuit.Ramping:  {circuit.Open, circuit.Closed},
 	}
 	if c.From != m.state || !slices.Contains(legal[c.From], c.To) {
 		m.t.Errorf("from %s to %s, after %s", c.From, c.To, m.state)
 	}
-	if m.state = c.To; c.To == breaker.Open && c.From != breaker.HalfOpen {
+	if m.state = c.To; c.To == circuit.Open && c.From != circuit.HalfOpen {
 		m.begun, m.probes, m.since = 0, 0, time.Now()
 	}
-	if c.To == breaker.HalfOpen {
+	if c.To == circuit.HalfOpen {
 		m.probes++
 	}
 }
 
-func (m *model) open() bool { return m.state == breaker.Open || m.state == breaker.HalfOpen }
+func (m *model) open() bool { return m.state == circuit.Open || m.state == circuit.HalfOpen }
 
 // deliver gives the breaker a message.
 func (m *model) deliver(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hold/gate"
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
 	"github.com/watermill-spillway/spillway/internal/logging"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // passage is a message in the breaker: its attempts, with the waits between them.
@@ -27,9 +28,9 @@ type passage struct {
 	of      recent.Message
 	at      place
 
-	circuit *circuit // that let the attempt begin, or nil if nothing of it failed
-	opened  uint64   // of circuit, when the attempt began
-	probe   bool     // the attempt is a probe
+	circuit *fuse  // that let the attempt begin, or nil if nothing of it failed
+	opened  uint64 // of circuit, when the attempt began
+	probe   bool   // the attempt is a probe
 
 	queued *list.Element // in the queue of a circuit, or nil
 	goOn   chan struct{} // closed when the message leaves the queue for an attempt
@@ -58,7 +59,7 @@ func (b *Breaker) passage(c *chain.Call) *passage {
 
 // find returns the circuit that let the attempt begin, or that of the message. Without create it returns nil if nothing
 // of the circuit failed lately. The caller holds the breaker's lock.
-func (p *passage) find(create bool) *circuit {
+func (p *passage) find(create bool) *fuse {
 	if c := p.circuit; c != nil && p.breaker.circuits[c.place] == c {
 		return c
 	}
@@ -66,12 +67,12 @@ func (p *passage) find(create bool) *circuit {
 }
 
 // begin notes that an attempt may begin.
-func (p *passage) begin(c *circuit, probe bool) { p.circuit, p.opened, p.probe = c, c.opened, probe }
+func (p *passage) begin(c *fuse, probe bool) { p.circuit, p.opened, p.probe = c, c.opened, probe }
 
 // stale reports whether the attempt began before the circuit last opened.
-func (p *passage) stale(c *circuit) bool {
+func (p *passage) stale(c *fuse) bool {
 	if p.circuit != c {
-		return c.state.name() != Closed
+		return c.state.name() != circuit.Closed
 	}
 	return p.opened != c.opened
 }
@@ -204,7 +205,7 @@ func (p *passage) enter() error {
 			b.tell()
 			return nil
 		}
-		if valve != nil && c.state.name() != Ramping {
+		if valve != nil && c.state.name() != circuit.Ramping {
 			valve.Shut(c.shut())
 			b.mu.Unlock()
 			return p.requeue()
@@ -252,7 +253,7 @@ func (p *passage) waitFor(ctx context.Context, goOn <-chan struct{}) (closed boo
 
 // pause waits before the next attempt while the circuit is closed. It does not wait for a retry-after, which the next
 // failure can show to be of this message alone. Its error requeues the message.
-func (p *passage) pause(c *circuit) error {
+func (p *passage) pause(c *fuse) error {
 	ctx, goOn := p.c.WaitContext(), make(chan struct{})
 	p.waits = min(max(2*p.waits, minPause), maxPause)
 	defer time.AfterFunc(p.waits, func() { close(goOn) }).Stop()

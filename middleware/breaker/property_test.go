@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Feature R12: whatever the outage, its begin, its length and the load: no message is dead or lost, only probes call
@@ -109,6 +110,6 @@ func TestShareOpens(t *testing.T) {
 		s.consume(t, 30, ids(300))
 		s.checkAllHandled(t, 300)
 		c := s.changes[0]
-		testkit.Check(t, c.To == breaker.Open && c.Reason == breaker.ReasonShare && fmt.Sprint(c.Cause) == "boom", "%+v", c)
+		testkit.Check(t, c.To == circuit.Open && c.Reason == breaker.ReasonShare && fmt.Sprint(c.Cause) == "boom", "%+v", c)
 	})
 }

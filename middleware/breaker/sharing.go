@@ -13,6 +13,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/chain/lifecycle"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Store is where the instances of a service share outages and freezes, each a Status with the name of the instance that
@@ -22,13 +23,13 @@ type Store interface {
 	Takes(handler, scope string) bool
 	// Rows returns the outages and freezes. A freeze that was released lately is among them, as Closed. An outage of an
 	// instance that showed no sign of life for 15 seconds is not, unless it is the given instance's own.
-	Rows(ctx context.Context, instance string) ([]Status, error)
+	Rows(ctx context.Context, instance string) ([]circuit.Status, error)
 	// Put writes an outage, or changes it. Renew shows that its instance lives, and writes nothing if it is not there:
 	// a message of another instance may have ended it.
-	Put(ctx context.Context, outage Status) error
-	Renew(ctx context.Context, outage Status) error
+	Put(ctx context.Context, outage circuit.Status) error
+	Renew(ctx context.Context, outage circuit.Status) error
 	// End removes an outage or, without an Instance, those of all instances.
-	End(ctx context.Context, outage Status) error
+	End(ctx context.Context, outage circuit.Status) error
 	// Leave removes the outages of an instance that stops.
 	Leave(ctx context.Context, instance string) error
 }
@@ -141,7 +142,7 @@ func (s *sharing) exchange(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, others, freezes := map[place]bool{}, map[place]Status{}, map[string]Status{}
+	own, others, freezes := map[place]bool{}, map[place]circuit.Status{}, map[string]circuit.Status{}
 	for _, row := range rows {
 		at := place{handler: row.Handler, scope: row.Scope}
 		switch row.Instance {
@@ -160,7 +161,7 @@ func (s *sharing) exchange(ctx context.Context) error {
 		}
 		s.breaker.mu.Lock()
 		// also if a proof removed the row: the next round finds that
-		news.circuit.shared.row = news.row.State == Open
+		news.circuit.shared.row = news.row.State == circuit.Open
 		news.circuit.shared.proved = news.circuit.shared.proved && !news.proof
 		s.breaker.mu.Unlock()
 	}
@@ -169,9 +170,9 @@ func (s *sharing) exchange(ctx context.Context) error {
 
 // news is what the store must know of a circuit.
 type news struct {
-	circuit *circuit
-	row     Status
-	write   func(context.Context, Status) error
+	circuit *fuse
+	row     circuit.Status
+	write   func(context.Context, circuit.Status) error
 	proof   bool  // a message succeeded
 	cause   error // of the row
 }
@@ -186,7 +187,7 @@ type shared struct {
 
 // share does what the other instances say, and returns what they must know. own has the rows of this instance, and
 // others one of another instance for each place.
-func (b *Breaker) share(own map[place]bool, others map[place]Status) []news {
+func (b *Breaker) share(own map[place]bool, others map[place]circuit.Status) []news {
 	all := b.exchange(own, others)
 	b.tell()
 	for i, n := range all { // without the lock: an error's text can take its time
@@ -197,7 +198,7 @@ func (b *Breaker) share(own map[place]bool, others map[place]Status) []news {
 	return all
 }
 
-func (b *Breaker) exchange(own map[place]bool, others map[place]Status) (all []news) {
+func (b *Breaker) exchange(own map[place]bool, others map[place]circuit.Status) (all []news) {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -227,10 +228,10 @@ func (b *Breaker) lonely() {
 }
 
 // hear does what the other instances say of the circuit.
-func (c *circuit) hear(own, said bool, row Status, now time.Time) {
+func (c *fuse) hear(own, said bool, row circuit.Status, now time.Time) {
 	isOpen := c.holds()
 	switch {
-	case c.state.name() == Closed && said && now.After(c.shared.until) && !c.shared.proved:
+	case c.state.name() == circuit.Closed && said && now.After(c.shared.until) && !c.shared.proved:
 		c.trouble(now)
 		c.open(ReasonShared, &failure{err: otherInstance(row), verdict: classify.Verdict{Unavailable: true}}, now)
 		c.shared.open = true
@@ -241,7 +242,7 @@ func (c *circuit) hear(own, said bool, row Status, now time.Time) {
 }
 
 // otherInstance returns the cause of an outage that another instance found.
-func otherInstance(row Status) error {
+func otherInstance(row circuit.Status) error {
 	return fmt.Errorf("another instance, %s: %w", boundedtext.Text(row.Instance, 40), errors.New(row.Cause))
 }
 
@@ -254,13 +255,13 @@ func (s *shared) prove(now time.Time) {
 }
 
 // news returns what the other instances must know of the circuit, without a write if that is nothing.
-func (c *circuit) news(s *sharing) news {
-	n := news{circuit: c, row: Status{Handler: c.handler, Scope: c.scope, Instance: s.instance}}
+func (c *fuse) news(s *sharing) news {
+	n := news{circuit: c, row: circuit.Status{Handler: c.handler, Scope: c.scope, Instance: s.instance}}
 	switch {
 	case c.shared.proved:
 		n.row.Instance, n.write, n.proof = "", s.store.End, true
 	case c.holds() && !c.shared.open:
-		n.row.State, n.row.Reason, n.cause = Open, boundedtext.Text(c.reason, 200), c.cause
+		n.row.State, n.row.Reason, n.cause = circuit.Open, boundedtext.Text(c.reason, 200), c.cause
 		n.write = s.store.Put
 		if c.shared.row {
 			n.write = s.store.Renew

@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/middleware/breaker/sqlshare"
 )
 
@@ -190,8 +191,8 @@ func TestSharedFreeze(t *testing.T) {
 			first.until("bank upgrade")
 			own := openStore(t, d.Open(t, address), 20*time.Millisecond)
 			later := newInstance(t, own, breaker.Config{}, &fine)
-			isFrozen := func(all []breaker.Status) bool {
-				return len(all) == 1 && all[0].State == breaker.Frozen && all[0].Actor == "ann" && !all[0].Since.IsZero()
+			isFrozen := func(all []circuit.Status) bool {
+				return len(all) == 1 && all[0].State == circuit.Frozen && all[0].Actor == "ann" && !all[0].Since.IsZero()
 			}
 			testkit.Check(t, isFrozen(later.breaker.Health()), "at start: %+v", later.breaker.Health())
 			later.send(2)

@@ -1,26 +1,30 @@
 package breaker
 
-import "time"
+import (
+	"time"
+
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
+)
 
 // state is what a circuit does with messages. Its methods are called with the breaker's lock held.
 type state interface {
-	name() State
+	name() circuit.State
 	// admit reports whether one more attempt may begin now, and whether it is a probe.
-	admit(c *circuit, now time.Time) (ok, probe bool)
+	admit(c *fuse, now time.Time) (ok, probe bool)
 	// failed decides what becomes of a message whose attempt failed.
-	failed(c *circuit, f *failure, now time.Time) decision
+	failed(c *fuse, f *failure, now time.Time) decision
 	// tick does what is due.
-	tick(c *circuit, now time.Time)
+	tick(c *fuse, now time.Time)
 }
 
 // closed lets all messages pass.
 type closed struct{}
 
-func (*closed) name() State { return Closed }
+func (*closed) name() circuit.State { return circuit.Closed }
 
-func (*closed) admit(*circuit, time.Time) (ok, probe bool) { return true, false }
+func (*closed) admit(*fuse, time.Time) (ok, probe bool) { return true, false }
 
-func (*closed) failed(c *circuit, f *failure, now time.Time) decision {
+func (*closed) failed(c *fuse, f *failure, now time.Time) decision {
 	if f.stale {
 		return keep // it began before an outage that is over
 	}
@@ -28,7 +32,7 @@ func (*closed) failed(c *circuit, f *failure, now time.Time) decision {
 }
 
 // tick ends the trouble when nothing has failed for a window and something succeeded, or nothing came for long.
-func (*closed) tick(c *circuit, now time.Time) {
+func (*closed) tick(c *fuse, now time.Time) {
 	quiet, window := now.Sub(c.failedAt), c.breaker.config.Window
 	if c.pausing == 0 && quiet >= window && (c.passes || quiet >= calm) {
 		c.calmDown()
@@ -40,12 +44,12 @@ func (*closed) tick(c *circuit, now time.Time) {
 // open holds all messages until the next probe is due.
 type open struct{ due time.Time }
 
-func (*open) name() State { return Open }
+func (*open) name() circuit.State { return circuit.Open }
 
-func (o *open) admit(c *circuit, now time.Time) (ok, probe bool) {
+func (o *open) admit(c *fuse, now time.Time) (ok, probe bool) {
 	o.tick(c, now) // which can close it
 	if c.state != state(o) {
-		return c.state.name() == Closed, false
+		return c.state.name() == circuit.Closed, false
 	}
 	if c.queue.Len() > 0 || now.Before(o.due) {
 		return false, false
@@ -54,12 +58,12 @@ func (o *open) admit(c *circuit, now time.Time) (ok, probe bool) {
 	return true, true
 }
 
-func (*open) failed(c *circuit, f *failure, now time.Time) decision {
+func (*open) failed(c *fuse, f *failure, now time.Time) decision {
 	c.note(f, now)
 	return keep
 }
 
-func (o *open) tick(c *circuit, now time.Time) {
+func (o *open) tick(c *fuse, now time.Time) {
 	switch {
 	case now.Before(o.due):
 		c.arm(o.due, now)
@@ -77,11 +81,11 @@ func (o *open) tick(c *circuit, now time.Time) {
 // halfOpen holds all messages but one, the probe.
 type halfOpen struct{ began time.Time }
 
-func (*halfOpen) name() State { return HalfOpen }
+func (*halfOpen) name() circuit.State { return circuit.HalfOpen }
 
-func (*halfOpen) admit(*circuit, time.Time) (ok, probe bool) { return false, false }
+func (*halfOpen) admit(*fuse, time.Time) (ok, probe bool) { return false, false }
 
-func (*halfOpen) failed(c *circuit, f *failure, now time.Time) decision {
+func (*halfOpen) failed(c *fuse, f *failure, now time.Time) decision {
 	c.note(f, now)
 	if !f.probe || f.stale {
 		return keep
@@ -89,7 +93,7 @@ func (*halfOpen) failed(c *circuit, f *failure, now time.Time) decision {
 	return c.probeFailed(f, now)
 }
 
-func (h *halfOpen) tick(c *circuit, now time.Time) {
+func (h *halfOpen) tick(c *fuse, now time.Time) {
 	if lease := h.began.Add(probeLease); now.Before(lease) {
 		c.arm(lease, now)
 	} else {
@@ -112,9 +116,9 @@ type ramping struct {
 	until      time.Time // the end of this step
 }
 
-func (*ramping) name() State { return Ramping }
+func (*ramping) name() circuit.State { return circuit.Ramping }
 
-func (r *ramping) admit(c *circuit, _ time.Time) (ok, probe bool) {
+func (r *ramping) admit(c *fuse, _ time.Time) (ok, probe bool) {
 	if c.queue.Len() > 0 || r.used >= 1<<r.step {
 		return false, false
 	}
@@ -123,7 +127,7 @@ func (r *ramping) admit(c *circuit, _ time.Time) (ok, probe bool) {
 }
 
 // failed opens the circuit at once at the begin of a ramp: the downstream was unavailable a moment ago.
-func (r *ramping) failed(c *circuit, f *failure, now time.Time) decision {
+func (r *ramping) failed(c *fuse, f *failure, now time.Time) decision {
 	if f.stale {
 		return keep // it began before the downstream was back
 	}
@@ -134,7 +138,7 @@ func (r *ramping) failed(c *circuit, f *failure, now time.Time) decision {
 }
 
 // tick goes on with the ramp at the end of a step.
-func (r *ramping) tick(c *circuit, now time.Time) {
+func (r *ramping) tick(c *fuse, now time.Time) {
 	switch {
 	case now.Before(r.until):
 		c.arm(r.until, now)
@@ -147,7 +151,7 @@ func (r *ramping) tick(c *circuit, now time.Time) {
 }
 
 // let lets messages of the queue go on, as many as the step allows.
-func (r *ramping) let(c *circuit, now time.Time) {
+func (r *ramping) let(c *fuse, now time.Time) {
 	for r.used < 1<<r.step && c.release(false) {
 		r.used++
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/internal/series"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
@@ -145,8 +146,8 @@ func (n *Notifier) aboutLetter(cause string, l poison.Letter, description string
 
 // breakerChanged counts an opening. Its end shows when no instance says any more that the breaker is open.
 func (n *Notifier) breakerChanged(c breaker.Change) {
-	if c.To != breaker.Open && c.To != breaker.Frozen || c.From == breaker.Ramping ||
-		c.From == breaker.HalfOpen {
+	if c.To != circuit.Open && c.To != circuit.Frozen || c.From == circuit.Ramping ||
+		c.From == circuit.HalfOpen {
 		return
 	}
 	now := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/order/parked"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/observe/notify/internal/ledger"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -21,7 +21,7 @@ import (
 func (r *running) poll(ctx context.Context) error {
 	health := r.n.channel.Health()
 	for _, s := range health.Handlers {
-		if s.State != breaker.Closed {
+		if s.State != circuit.Closed {
 			if err := r.lasts(ctx, BreakerOpen, s.Handler+"\n"+s.Scope, s.Since,
 				about{Handler: s.Handler, Subject: s.Scope, Reason: s.Reason,
 					Description: cmp.Or(s.Cause, s.Actor)}); err != nil {

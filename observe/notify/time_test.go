@@ -16,6 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/observe/notify"
 	"github.com/watermill-spillway/spillway/poison"
@@ -59,10 +60,10 @@ func TestBreaker(t *testing.T) {
 		var in inbox
 		b := inBubble(t, notify.Config{Sinks: []notify.Sink{in.sink}, Shared: observe.Shared{Privacy: stars(t)}})
 		for range 30 {
-			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Closed, To: breaker.Open, Reason: breaker.ReasonUnavailable, Cause: errors.New("refused hunter2")})
-			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Open, To: breaker.HalfOpen})
-			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.HalfOpen, To: breaker.Ramping})
-			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: breaker.Ramping, To: breaker.Closed})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: circuit.Closed, To: circuit.Open, Reason: breaker.ReasonUnavailable, Cause: errors.New("refused hunter2")})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: circuit.Open, To: circuit.HalfOpen})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: circuit.HalfOpen, To: circuit.Ramping})
+			b.breaker(breaker.Change{Handler: "billing", Scope: "acme", From: circuit.Ramping, To: circuit.Closed})
 			time.Sleep(20 * time.Second)
 		}
 		n := in.one(t, notify.BreakerOpen, notify.StatusNew)

@@ -21,6 +21,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/middleware/crashlimit"
 	"github.com/watermill-spillway/spillway/middleware/stages"
 	"github.com/watermill-spillway/spillway/middleware/stages/delay"
@@ -81,7 +82,7 @@ func happen(t *testing.T, config *spillway.Config, hooks redrive.Hooks) {
 	config.Receiver.Hooks.OnRequeue(ctx, key)
 	config.Receiver.Hooks.OnLeaseLost(ctx, key)
 	config.Receiver.Hooks.OnStale(ctx, key, 1, 2)
-	config.Breaker.Hooks.OnChange(breaker.Change{Handler: "billing", To: breaker.Open})
+	config.Breaker.Hooks.OnChange(breaker.Change{Handler: "billing", To: circuit.Open})
 	config.Breaker.Hooks.OnWaited(chain.WithHandler(ctx, "billing"), time.Second, false)
 	config.Purge.OnRun(ctx, 3, nil)
 	config.Purge.OnRun(ctx, 0, boom)

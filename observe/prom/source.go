@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // source is something in a database that is asked for at a scrape, at most once within Config.Interval. Between two
@@ -161,18 +161,18 @@ func (h *health) Collect(ch chan<- prometheus.Metric) {
 	type held struct {
 		since   float64
 		waiting int
-		states  map[breaker.State]bool
+		states  map[circuit.State]bool
 	}
 	handlers := map[string]*held{}
 	for _, s := range now.Handlers {
-		if s.State == breaker.Closed {
+		if s.State == circuit.Closed {
 			continue
 		}
 		name := h.labels.value("handler", s.Handler)
 		one := handlers[name]
 		since := float64(s.Since.UnixMilli()) / 1000
 		if one == nil {
-			one = &held{since: since, states: map[breaker.State]bool{}}
+			one = &held{since: since, states: map[circuit.State]bool{}}
 			handlers[name] = one
 		}
 		one.since = min(one.since, since)

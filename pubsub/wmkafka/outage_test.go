@@ -15,6 +15,7 @@ import (
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // generation is the state of the group, or another, as its members see it: it changes with each rebalance.
@@ -83,7 +84,7 @@ func TestHeldInOutage(t *testing.T) {
 				Breaker: &breaker.Config{Probe: 50 * time.Millisecond, MaxProbe: 100 * time.Millisecond}})
 			waiting := func() int {
 				for _, s := range ch.Breaker().Health() {
-					if s.State != breaker.Closed {
+					if s.State != circuit.Closed {
 						return s.Waiting
 					}
 				}

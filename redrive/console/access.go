@@ -14,7 +14,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/observe"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -158,7 +158,7 @@ type Config struct {
 	TrustedOrigins []string
 	// Breakers returns the handlers whose messages are held, for the overview: dlc.Breaker().Health. It must be quick.
 	// If it panics, the overview says so and shows the rest. Default: none are shown.
-	Breakers func() []breaker.Status
+	Breakers func() []circuit.Status
 	// Decode returns the payload of a letter as a text for people, and the media type of the text, such as
 	// application/json. The text is masked, and shown as text whatever it has. Without a media type and an error the
 	// payload is shown as it is. An error is shown with the bytes. A panic is contained, 5 s and 1 MiB are the most; what

@@ -16,7 +16,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/testing/fixture"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/poison"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
@@ -70,9 +70,9 @@ func (b *bench) infest() {
 
 // Feature V11: nothing that a letter, a person or a campaign carries becomes more than text on a page.
 func TestHostileValues(t *testing.T) {
-	breakers := func() (all []breaker.Status) {
+	breakers := func() (all []circuit.Status) {
 		for _, text := range hostile {
-			all = append(all, breaker.Status{Handler: text, Scope: text, Reason: text, Cause: text, Since: time.Now()})
+			all = append(all, circuit.Status{Handler: text, Scope: text, Reason: text, Cause: text, Since: time.Now()})
 		}
 		return all
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Feature V11: under any prefix, and behind a proxy that adds or removes one, each link of each page leads to a page.
@@ -121,8 +122,8 @@ func TestPagesAreSmall(t *testing.T) {
 func TestGivenFunctionsFail(t *testing.T) {
 	var none *breaker.Breaker
 	const why = "Which handlers are on hold is not known: the function of console.Config.Breakers failed. The log of the service says why."
-	for says, breakers := range map[string]func() []breaker.Status{
-		why:                      func() []breaker.Status { panic("the breakers are on fire") },
+	for says, breakers := range map[string]func() []circuit.Status{
+		why:                      func() []circuit.Status { panic("the breakers are on fire") },
 		"No handler is on hold.": none.Health,
 	} {
 		log := new(testkit.Log)
@@ -136,7 +137,7 @@ func TestGivenFunctionsFail(t *testing.T) {
 		}
 	}
 	b := newBench(t, func(c *Config) {
-		c.Breakers = func() []breaker.Status { panic("the breakers are on fire") }
+		c.Breakers = func() []circuit.Status { panic("the breakers are on fire") }
 		c.Logger = burning{}
 	})
 	b.get("/").want(t, http.StatusOK, why)

@@ -9,7 +9,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -41,7 +41,7 @@ type overview struct {
 	Snoozed      []legend
 	More         int    // causes that wait and are not named
 	Causes       string // the address of all
-	Breakers     []breaker.Status
+	Breakers     []circuit.Status
 	HasBreakers  bool
 	BreakersFail bool // Config.Breakers panicked
 	Campaigns    []campaignLine
@@ -131,7 +131,7 @@ func (c *console) doneLast(r *request) (lines []eventLine, err error) {
 }
 
 // breakers asks Config.Breakers, whose panic costs this part of the page alone.
-func (c *console) breakers(r *request) (held []breaker.Status, failed bool) {
+func (c *console) breakers(r *request) (held []circuit.Status, failed bool) {
 	err := safecall.Call("console.Config.Breakers", func() error { held = c.config.Breakers(); return nil })
 	if err != nil {
 		c.log(r, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/operate"
 	"github.com/watermill-spillway/spillway/internal/operate/web"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 const (
@@ -39,7 +39,7 @@ type Handler struct {
 	// Front is what the pages ask too.
 	Front *web.Front
 	// Breakers returns the handlers whose messages are held. Default: none are known.
-	Breakers func() []breaker.Status
+	Breakers func() []circuit.Status
 	Logger   watermill.LoggerAdapter
 	Counting time.Duration // of the number of letters of a decision
 	Step     time.Duration // of one request that discards letters, or restores them

@@ -10,7 +10,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 )
 
@@ -226,7 +226,7 @@ func (h *Handler) outages(r *request) (answer, error) {
 				Detail: "console.Config.Breakers failed. The log of the service says more."}
 		}
 	}
-	return answer{json: operate.BreakersData{Breakers: append([]breaker.Status{}, h.Desk.Held(all)...)}}, err
+	return answer{json: operate.BreakersData{Breakers: append([]circuit.Status{}, h.Desk.Held(all)...)}}, err
 }
 
 // hold makes the route that holds the messages of a handler, or ends that.

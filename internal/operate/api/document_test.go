@@ -24,7 +24,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/timing"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -56,7 +56,7 @@ type document struct {
 func newDocument(t *testing.T) *document {
 	d := &document{schemas: object{}, of: map[string]reflect.Type{}, comments: map[string]map[string]string{}}
 	for _, dir := range []string{"internal/operate", "internal/inside", "internal/order/parked", "redrive/campaigns", "redrive/letters",
-		"middleware/breaker"} {
+		"middleware/breaker/circuit"} {
 		for _, name := range testkit.Must(filepath.Glob("../../../" + dir + "/*.go")) {
 			if !strings.HasSuffix(name, "_test.go") {
 				d.read(path.Base(dir), testkit.Must(parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)))
@@ -217,7 +217,7 @@ func parameter(name string) object {
 // names are the names of types in the document. The others have their own, without Data.
 var names = map[reflect.Type]string{
 	reflect.TypeFor[operate.RequestData](): "CampaignRequest",
-	reflect.TypeFor[parked.Parked]():       "ParkedKey", reflect.TypeFor[breaker.Status](): "Breaker", reflect.TypeFor[inside.Behind](): "LeftBehind",
+	reflect.TypeFor[parked.Parked]():       "ParkedKey", reflect.TypeFor[circuit.Status](): "Breaker", reflect.TypeFor[inside.Behind](): "LeftBehind",
 	reflect.TypeFor[inside.Diff](): "Difference", reflect.TypeFor[inside.KeyDiff](): "KeyDifference", reflect.TypeFor[operate.WholeData](): "WholeLetter",
 	reflect.TypeFor[letters.Filter](): "Filter",
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/hidden"
 	"github.com/watermill-spillway/spillway/internal/inside"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/campaigns"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -76,7 +76,7 @@ func (h *Handler) health(r *request) (answer, error) {
 }
 
 // held asks Breakers, whose panic costs this answer alone.
-func (h *Handler) held() (held []breaker.Status, err error) {
+func (h *Handler) held() (held []circuit.Status, err error) {
 	if h.Breakers == nil {
 		return held, nil
 	}

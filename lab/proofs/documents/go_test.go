@@ -46,7 +46,7 @@ var packagesOfDocs = map[string]string{
 
 func init() {
 	for _, folder := range strings.Fields(`classify conformance idempotency idempotency/pgxstore middleware
-		middleware/breaker middleware/crashlimit middleware/stages middleware/stages/delay naming observe observe/notify observe/notify/webhook
+		middleware/breaker middleware/breaker/circuit middleware/crashlimit middleware/stages middleware/stages/delay naming observe observe/notify observe/notify/webhook
 		observe/prom observe/telemetry poison privacy pubsub/wmamqp pubsub/wmkafka pubsub/wmsql redrive redrive/campaigns
 		redrive/console redrive/erasure redrive/letters seal`) {
 		packagesOfDocs[path.Base(folder)] = module + "/" + folder

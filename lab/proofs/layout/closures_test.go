@@ -22,7 +22,7 @@ var closures = map[string]int{
 	"middleware/stages":     11_300,
 	"naming":                600,
 	"poison":                9_300,
-	"redrive/console":       33_950,
+	"redrive/console":       32_300,
 	"seal":                  700,
 }
 

@@ -21,7 +21,7 @@ var floors = map[string]int{
 	"idempotency/internal/": 0, "observe/internal/": 0, "observe/notify/internal/": 0, "middleware/internal/": 0,
 	"redrive/internal/jsonedit": 0,
 	// rooms of one job each, and the adapters
-	"middleware/stages/delay": 1, "idempotency": 1, "idempotency/pgxstore": 1, "middleware/breaker": 1, "middleware/breaker/sqlshare": 1, "middleware/crashlimit": 1, "middleware/crashlimit/sqlmarks": 1,
+	"middleware/stages/delay": 1, "idempotency": 1, "idempotency/pgxstore": 1, "middleware/breaker": 1, "middleware/breaker/circuit": 0, "middleware/breaker/sqlshare": 1, "middleware/crashlimit": 1, "middleware/crashlimit/sqlmarks": 1,
 	"poison": 1, "pubsub/": 1, "internal/sqlstore/delayed": 1, "internal/inside": 1, "internal/chain/traced/attempt": 1,
 	// middlewares that use letters, and the store of dead letters
 	"middleware": 2, "middleware/outputs": 2, "middleware/stages": 2, "redrive/letters": 2, "redrive/internal/engine": 2,

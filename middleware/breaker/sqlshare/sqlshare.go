@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/boundedtext"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/database/schema"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 // Store shares outages and freezes among the instances of a service, in the table spillway_outages of a database. A
@@ -53,16 +53,16 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 
 // List returns the outages and freezes of the service: each is Open or Frozen. Outages of instances that died are not
 // among them.
-func (s *Store) List(ctx context.Context) ([]breaker.Status, error) {
+func (s *Store) List(ctx context.Context) ([]circuit.Status, error) {
 	rows, err := s.Rows(ctx, "")
-	return slices.DeleteFunc(rows, func(row breaker.Status) bool { return row.State == breaker.Closed }), err
+	return slices.DeleteFunc(rows, func(row circuit.Status) bool { return row.State == circuit.Closed }), err
 }
 
 // Rows is List for an instance: see breaker.Store.
-func (s *Store) Rows(ctx context.Context, instance string) ([]breaker.Status, error) {
-	found := []breaker.Status{}
+func (s *Store) Rows(ctx context.Context, instance string) ([]circuit.Status, error) {
+	found := []circuit.Status{}
 	err := s.db.Query(ctx, func() { found = found[:0] }, func(rows *sql.Rows) error {
-		var one breaker.Status
+		var one circuit.Status
 		var since int64
 		if err := rows.Scan(&one.Handler, &one.Scope, &one.Instance, &one.State, &one.Reason, &one.Cause, &one.Actor,
 			&since); err != nil {
@@ -97,11 +97,11 @@ func (s *Store) Takes(handler, scope string) bool {
 }
 
 // Put writes an outage: see breaker.Store.
-func (s *Store) Put(ctx context.Context, outage breaker.Status) error {
+func (s *Store) Put(ctx context.Context, outage circuit.Status) error {
 	return s.put(ctx, outage, lease)
 }
 
-func (s *Store) put(ctx context.Context, row breaker.Status, expires time.Duration) error {
+func (s *Store) put(ctx context.Context, row circuit.Status, expires time.Duration) error {
 	_, err := s.db.Exec(ctx, s.statements.put, s.service, s.db.Text(row.Handler), s.db.Text(row.Scope),
 		s.db.Text(row.Instance), s.db.Text(string(row.State)), s.db.Text(row.Reason), s.db.Text(row.Cause),
 		s.db.Text(row.Actor), expires.Milliseconds())
@@ -109,14 +109,14 @@ func (s *Store) put(ctx context.Context, row breaker.Status, expires time.Durati
 }
 
 // Renew shows that the instance of an outage lives: see breaker.Store.
-func (s *Store) Renew(ctx context.Context, outage breaker.Status) error {
+func (s *Store) Renew(ctx context.Context, outage circuit.Status) error {
 	_, err := s.db.Exec(ctx, s.statements.renew, s.db.Text(outage.Reason), s.db.Text(outage.Cause), lease.Milliseconds(),
 		s.service, s.db.Text(outage.Handler), s.db.Text(outage.Scope), s.db.Text(outage.Instance))
 	return err
 }
 
 // End removes an outage, or without an Instance those of all instances.
-func (s *Store) End(ctx context.Context, outage breaker.Status) error {
+func (s *Store) End(ctx context.Context, outage circuit.Status) error {
 	key := []any{s.service, s.db.Text(outage.Handler), s.db.Text(outage.Scope)}
 	statement := s.statements.proved
 	if outage.Instance != "" {
@@ -143,7 +143,7 @@ func (s *Store) Freeze(ctx context.Context, handler, reason, actor string) error
 		return fmt.Errorf("sqlshare: Freeze: the handler %q cannot be shared: a name has at most 255 bytes of readable text",
 			boundedtext.Text(handler, 300))
 	}
-	if err := s.put(ctx, breaker.Status{Handler: handler, State: breaker.Frozen, Reason: boundedtext.Text(reason, 1000),
+	if err := s.put(ctx, circuit.Status{Handler: handler, State: circuit.Frozen, Reason: boundedtext.Text(reason, 1000),
 		Actor: boundedtext.Text(actor, 1000)}, 0); err != nil {
 		return fmt.Errorf("sqlshare: freeze %q: %w", handler, err)
 	}

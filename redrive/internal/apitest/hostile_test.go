@@ -17,7 +17,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/fixture"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 	"github.com/watermill-spillway/spillway/redrive/console"
 	"github.com/watermill-spillway/spillway/redrive/letters"
 )
@@ -140,7 +140,7 @@ func TestUnavailable(t *testing.T) {
 func TestTimes(t *testing.T) {
 	mad := time.UnixMilli(time.Now().UnixMicro()) // in the wrong unit: the year 57,000
 	d := newDesk(t, func(c *console.Config) {
-		c.Breakers = func() []breaker.Status { return []breaker.Status{{Handler: "billing", Since: mad}} }
+		c.Breakers = func() []circuit.Status { return []circuit.Status{{Handler: "billing", Since: mad}} }
 	})
 	store := testkit.Must(sequence.NewStore(t.Context(), d.db, "shop"))
 	msg := message.NewMessage("order-1", nil)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/watermill-spillway/spillway/cmd/redrive/internal/screen"
 	"github.com/watermill-spillway/spillway/internal/operate"
-	"github.com/watermill-spillway/spillway/middleware/breaker"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 func (a *app) breaker() *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) breakerList() *cobra.Command {
 			return rows(a, v.Breakers, []screen.Column{
 				{Name: "HANDLER", Style: screen.Bold}, {Name: "SCOPE", Min: 6, Drop: 2}, {Name: "STATE", Style: screen.Amber},
 				{Name: "SINCE", Style: screen.Dim}, {Name: "BY", Min: 8}, {Name: "REASON", Min: 16}, {Name: "CAUSE", Min: 16, Drop: 1},
-			}, func(o breaker.Status) []any {
+			}, func(o circuit.Status) []any {
 				return []any{cmp.Or(o.Handler, "(all)"), o.Scope, string(o.State), a.when(o.Since), cmp.Or(o.Actor, o.Instance),
 					o.Reason, o.Cause}
 			})

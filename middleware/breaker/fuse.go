@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/hold/recent"
+	"github.com/watermill-spillway/spillway/middleware/breaker/circuit"
 )
 
 const (
@@ -26,9 +27,9 @@ const (
 	maxAlone = 2
 )
 
-// circuit is the state of one handler and scope. Its methods are called with the breaker's lock held unless they say
+// fuse is the breaker of one handler and scope. Its methods are called with the breaker's lock held unless they say
 // otherwise.
-type circuit struct {
+type fuse struct {
 	breaker *Breaker
 	place
 
@@ -69,18 +70,20 @@ const (
 	doubtful                  // it is retried as if there were no breaker, unless one of its errors says unavailable
 )
 
-func (c *circuit) waiting() int { return c.queue.Len() + c.pausing }
+func (c *fuse) waiting() int { return c.queue.Len() + c.pausing }
 
 // holds reports whether messages wait for a probe.
-func (c *circuit) holds() bool { return c.state.name() == Open || c.state.name() == HalfOpen }
+func (c *fuse) holds() bool {
+	return c.state.name() == circuit.Open || c.state.name() == circuit.HalfOpen
+}
 
 // idle reports whether the circuit holds nothing, and the other instances wait for no news of it.
-func (c *circuit) idle() bool {
-	return c.state.name() == Closed && c.waiting() == 0 && !c.shared.row && !c.shared.proved
+func (c *fuse) idle() bool {
+	return c.state.name() == circuit.Closed && c.waiting() == 0 && !c.shared.row && !c.shared.proved
 }
 
 // become changes the state. The change is told when the lock is free.
-func (c *circuit) become(to state, now time.Time) {
+func (c *fuse) become(to state, now time.Time) {
 	from := c.state.name()
 	c.state = to
 	change := Change{Handler: c.handler, Scope: c.scope, From: from, To: to.name(), Reason: c.reason, Cause: c.cause,
@@ -91,32 +94,32 @@ func (c *circuit) become(to state, now time.Time) {
 	if !c.holds() {
 		c.doubt.hold(false, now)
 	}
-	if from == Closed {
+	if from == circuit.Closed {
 		c.began = now
 	} else {
 		change.Lasted = now.Sub(c.began)
 	}
 	c.breaker.changes = append(c.breaker.changes, change)
-	if sharing := c.breaker.sharing; sharing != nil && (change.To == Ramping || from == Closed) {
+	if sharing := c.breaker.sharing; sharing != nil && (change.To == circuit.Ramping || from == circuit.Closed) {
 		sharing.changed()
 	}
 }
 
 // trouble begins when something fails, and ends when nothing has failed for a while.
-func (c *circuit) trouble(now time.Time) {
+func (c *fuse) trouble(now time.Time) {
 	c.failedAt, c.passes = now, false
 	if c.troubled {
 		return
 	}
 	c.troubled = true
 	c.breaker.troubled.Add(1)
-	if c.state.name() == Closed {
+	if c.state.name() == circuit.Closed {
 		c.arm(now.Add(c.breaker.config.Window), now)
 	}
 }
 
 // calmDown forgets what failed.
-func (c *circuit) calmDown() {
+func (c *fuse) calmDown() {
 	if !c.troubled {
 		return
 	}
@@ -129,7 +132,7 @@ func (c *circuit) calmDown() {
 }
 
 // failed notes a failure, and decides what becomes of its message.
-func (c *circuit) failed(f *failure, now time.Time) decision {
+func (c *fuse) failed(f *failure, now time.Time) decision {
 	f.probe, f.stale, f.p.probe = f.p.probe, f.p.stale(c), false
 	c.trouble(now)
 	if f.verdict.Unavailable {
@@ -143,7 +146,7 @@ func (c *circuit) failed(f *failure, now time.Time) decision {
 // meansNothing reports whether a failure of p's message that does not say unavailable says nothing about other
 // messages, because such errors have held the circuit for long enough. While errors say unavailable, it counts all the
 // same if its message said so itself: an outage has many errors.
-func (c *circuit) meansNothing(p *passage, now time.Time) bool {
+func (c *fuse) meansNothing(p *passage, now time.Time) bool {
 	if !c.doubt.over && c.doubt.rest(c.breaker.config.Doubt, now) > 0 {
 		return false
 	}
@@ -151,31 +154,31 @@ func (c *circuit) meansNothing(p *passage, now time.Time) bool {
 }
 
 // saysUnavailable reports whether an error said unavailable lately.
-func (c *circuit) saysUnavailable(now time.Time) bool {
+func (c *fuse) saysUnavailable(now time.Time) bool {
 	return !c.unavailableAt.IsZero() && now.Sub(c.unavailableAt) <= c.breaker.config.Doubt
 }
 
 // doubted lets a message go on as without a breaker. If no error says unavailable, all messages that wait go on too.
-func (c *circuit) doubted(f *failure, now time.Time) decision {
+func (c *fuse) doubted(f *failure, now time.Time) decision {
 	f.gaveUp, c.doubt.over = !c.doubt.over, true
 	switch {
 	case c.holds() && !c.saysUnavailable(now):
 		c.shared.open, c.shared.until = false, now.Add(calm) // that others find the same says no more
 		c.close(now)
-	case f.probe && !f.stale && c.state.name() == HalfOpen:
+	case f.probe && !f.stale && c.state.name() == circuit.HalfOpen:
 		c.probeAt(now, now)
 	}
 	return doubtful
 }
 
 // note counts a failure.
-func (c *circuit) note(f *failure, now time.Time) (blamed bool) {
+func (c *fuse) note(f *failure, now time.Time) (blamed bool) {
 	return c.window.note(f.p.of, f.verdict, c.breaker.config.Window, now)
 }
 
 // mayOpen counts a failure while messages pass, and opens the circuit if that is enough: row is how many errors in a
 // row that say unavailable are.
-func (c *circuit) mayOpen(f *failure, row int, now time.Time) decision {
+func (c *fuse) mayOpen(f *failure, row int, now time.Time) decision {
 	blamed := c.note(f, now)
 	reason := c.window.reason(&c.breaker.config, row, now)
 	switch {
@@ -191,8 +194,8 @@ func (c *circuit) mayOpen(f *failure, row int, now time.Time) decision {
 }
 
 // open begins an outage, or goes on with it after a ramp that failed.
-func (c *circuit) open(reason string, f *failure, now time.Time) {
-	if c.state.name() == Closed {
+func (c *fuse) open(reason string, f *failure, now time.Time) {
+	if c.state.name() == circuit.Closed {
 		c.wait = 0
 	}
 	c.named, c.alone, c.unproven = false, nil, now
@@ -202,7 +205,7 @@ func (c *circuit) open(reason string, f *failure, now time.Time) {
 }
 
 // holdOn waits for the next probe.
-func (c *circuit) holdOn(f *failure, now time.Time) {
+func (c *fuse) holdOn(f *failure, now time.Time) {
 	next := &open{}
 	c.become(next, now)
 	c.doubt.hold(!f.verdict.Unavailable, now)
@@ -218,12 +221,12 @@ func (c *circuit) holdOn(f *failure, now time.Time) {
 }
 
 // confirmed reports whether enough messages failed in this outage.
-func (c *circuit) confirmed() bool {
+func (c *fuse) confirmed() bool {
 	return c.window.distinct >= minWitnesses || c.reason == ReasonShared
 }
 
 // probeFailed goes on with the outage. If too few messages say unavailable, the message goes to its next stage.
-func (c *circuit) probeFailed(f *failure, now time.Time) decision {
+func (c *fuse) probeFailed(f *failure, now time.Time) decision {
 	c.cause = f.err
 	c.shared.open = false // this instance knows by itself
 	if f.verdict.Unavailable && !c.confirmed() && now.Sub(c.unproven) >= c.breaker.config.Doubt {
@@ -239,7 +242,7 @@ func (c *circuit) probeFailed(f *failure, now time.Time) decision {
 }
 
 // mayLeave reports whether a message may go on in this outage, counted. The same message may go on again.
-func (c *circuit) mayLeave(of recent.Message) bool {
+func (c *fuse) mayLeave(of recent.Message) bool {
 	if slices.Contains(c.alone, of) {
 		return true
 	}
@@ -251,7 +254,7 @@ func (c *circuit) mayLeave(of recent.Message) bool {
 }
 
 // succeeded notes a success of p's attempt.
-func (c *circuit) succeeded(p *passage, now time.Time) {
+func (c *fuse) succeeded(p *passage, now time.Time) {
 	stale := p.stale(c)
 	p.probe = false
 	switch {
@@ -263,14 +266,14 @@ func (c *circuit) succeeded(p *passage, now time.Time) {
 }
 
 // passed counts a success while messages pass. It asks for no time: most messages succeed, also while some fail.
-func (c *circuit) passed(of recent.Message) {
+func (c *fuse) passed(of recent.Message) {
 	c.passes = true
 	c.doubt.succeeded(&c.breaker.config)
 	c.window.succeeded(of, false)
 }
 
 // isBack ends the outage after a success.
-func (c *circuit) isBack(p *passage, now time.Time) {
+func (c *fuse) isBack(p *passage, now time.Time) {
 	c.doubt.succeeded(&c.breaker.config)
 	c.window.succeeded(p.of, true)
 	if c.breaker.sharing != nil {
@@ -280,7 +283,7 @@ func (c *circuit) isBack(p *passage, now time.Time) {
 }
 
 // ramp lets messages pass, a few at first.
-func (c *circuit) ramp(now time.Time) {
+func (c *fuse) ramp(now time.Time) {
 	c.window.newRun()
 	c.window.begin(now)
 	r := &ramping{until: now.Add(rampStep)}
@@ -290,7 +293,7 @@ func (c *circuit) ramp(now time.Time) {
 }
 
 // close ends the outage, and lets all messages pass that wait.
-func (c *circuit) close(now time.Time) {
+func (c *fuse) close(now time.Time) {
 	c.become(new(closed), now)
 	c.cause = nil
 	for c.release(false) {
@@ -300,8 +303,8 @@ func (c *circuit) close(now time.Time) {
 }
 
 // released notes that p's attempt proves nothing. If it was the probe, another message is: at once, or after a wait.
-func (c *circuit) released(p *passage, atOnce bool, now time.Time) {
-	if p.probe && !p.stale(c) && c.state.name() == HalfOpen {
+func (c *fuse) released(p *passage, atOnce bool, now time.Time) {
+	if p.probe && !p.stale(c) && c.state.name() == circuit.HalfOpen {
 		due := now
 		if !atOnce {
 			due = now.Add(c.wait)
@@ -312,22 +315,22 @@ func (c *circuit) released(p *passage, atOnce bool, now time.Time) {
 }
 
 // probeAt has the next probe begin at a time.
-func (c *circuit) probeAt(due, now time.Time) {
+func (c *fuse) probeAt(due, now time.Time) {
 	c.become(&open{due}, now)
 	c.state.tick(c, now)
 }
 
 // probe notes that a probe begins.
-func (c *circuit) probe(now time.Time) {
+func (c *fuse) probe(now time.Time) {
 	c.become(&halfOpen{now}, now)
 	c.arm(now.Add(probeLease), now)
 }
 
 // status is the state for Health, without the cause.
-func (c *circuit) status() Status {
-	status := Status{Handler: c.handler, Scope: c.scope, State: c.state.name(), Since: c.window.since,
+func (c *fuse) status() circuit.Status {
+	status := circuit.Status{Handler: c.handler, Scope: c.scope, State: c.state.name(), Since: c.window.since,
 		Waiting: c.waiting()}
-	if status.State != Closed {
+	if status.State != circuit.Closed {
 		status.Since, status.Reason = c.began, c.reason
 	}
 	if o, ok := c.state.(*open); ok {
@@ -337,7 +340,7 @@ func (c *circuit) status() Status {
 }
 
 // arm has tick called at a time. One timer serves all messages of the circuit.
-func (c *circuit) arm(at, now time.Time) {
+func (c *fuse) arm(at, now time.Time) {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(at.Sub(now), c.onTimer)
 	} else {
@@ -345,7 +348,7 @@ func (c *circuit) arm(at, now time.Time) {
 	}
 }
 
-func (c *circuit) onTimer() {
+func (c *fuse) onTimer() {
 	c.breaker.mu.Lock()
 	if c.troubled {
 		c.state.tick(c, time.Now())
@@ -355,10 +358,10 @@ func (c *circuit) onTimer() {
 }
 
 // join puts a message at the end of the queue. So those that are held try in turn.
-func (c *circuit) join(p *passage) { p.queued, p.goOn = c.queue.PushBack(p), make(chan struct{}) }
+func (c *fuse) join(p *passage) { p.queued, p.goOn = c.queue.PushBack(p), make(chan struct{}) }
 
 // leave takes a message out of the queue. It reports false if the message may go on. Call it without the lock.
-func (c *circuit) leave(p *passage) bool {
+func (c *fuse) leave(p *passage) bool {
 	c.breaker.mu.Lock()
 	defer c.breaker.mu.Unlock()
 	if p.queued == nil {
@@ -374,7 +377,7 @@ const maxLooked = 1000
 
 // release lets the first message in the queue go on. It reports false if there is none. A probe is the first one that
 // has not failed lately: where some messages are at fault themselves, those that wait longest are such messages.
-func (c *circuit) release(probe bool) bool {
+func (c *fuse) release(probe bool) bool {
 	next := c.queue.Front()
 	if next == nil {
 		return false
@@ -393,14 +396,14 @@ func (c *circuit) release(probe bool) bool {
 }
 
 // shut returns a channel that is closed when a subscription may take messages again.
-func (c *circuit) shut() <-chan struct{} {
+func (c *fuse) shut() <-chan struct{} {
 	if c.reopen == nil {
 		c.reopen = make(chan struct{})
 	}
 	return c.reopen
 }
 
-func (c *circuit) openValves() {
+func (c *fuse) openValves() {
 	if c.reopen != nil {
 		close(c.reopen)
 		c.reopen = nil
