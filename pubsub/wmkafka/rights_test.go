@@ -277,6 +277,7 @@ func TestRightsOfStage(t *testing.T) {
 		allow := g.deny(sarama.AclResourceTopic, one, operation)
 		d.eventually("the log says so", func() bool { return denies() == 1 })
 		last := d.consume(testkit.Must(g.stagesOf(d)), other) // which is a rebalance
+		d.eventually("both are members", func() bool { return len(d.generation(d.group)) == 2 })
 		d.send(pub, one, "one-during")
 		d.send(pub, other, "other-during")
 		d.untilTaken(3)
