@@ -92,15 +92,11 @@ WHERE decision = 0 AND ` + which)
 
 // find returns the first message of the sequence of a message.
 func find(ctx context.Context, db *sql.DB, service string, seq int64) (on *database.Database, first Parked, err error) {
-	if on, err = database.Detect(ctx, db); err != nil {
-		return nil, first, err
-	}
-	if there, err := on.Has(ctx, table); err != nil || !there {
+	if on, err = within(ctx, db); on == nil {
 		return nil, first, cmp.Or(err, ErrNotParked)
 	}
-	all, err := list(ctx, on, ` AND (source, lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`,
-		service,
-		1, seq)
+	all, err := list(ctx, on, service,
+		` WHERE (p.source, p.lane) IN (SELECT source, lane FROM spillway_parked WHERE seq = ?)`, 1, seq)
 	if err == nil && len(all) == 0 {
 		err = ErrNotParked
 	}
@@ -124,7 +120,7 @@ const eraseAtOnce = 500
 // Erase removes messages that are parked beside keys, settles their keys, and returns how many there were.
 func Erase(ctx context.Context, beside keytable.Keys, e Erasing) (n int, err error) {
 	db := beside.On
-	if there, err := db.Has(ctx, table); err != nil || !there {
+	if there, err := db.Has(ctx, keytable.Parked); err != nil || !there {
 		return 0, err
 	}
 	for last, more := int64(0), true; more; {
@@ -202,11 +198,8 @@ func (r *erased) erase(ctx context.Context, db *database.Database) error {
 
 // Left returns how many messages of a service are parked in db, which need not have the table.
 func Left(ctx context.Context, db *sql.DB, service string) (n int, err error) {
-	on, err := database.Detect(ctx, db)
-	if err != nil {
-		return 0, err
-	}
-	if there, err := on.Has(ctx, table); err != nil || !there {
+	on, err := within(ctx, db)
+	if on == nil {
 		return 0, err
 	}
 	err = on.Query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n) },

@@ -45,19 +45,23 @@ const late = time.Minute
 func List(ctx context.Context, db *sql.DB, service string, limit int) (all []Parked, err error) {
 	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err != nil {
+	on, err := within(ctx, db)
+	if on == nil {
 		return nil, err
 	}
-	if there, err := on.Has(ctx, table); err != nil || !there {
-		return nil, err
-	}
-	return list(ctx, on, "", service, limit)
+	return list(ctx, on, service, byMessages, limit)
 }
 
-func list(ctx context.Context, on *database.Database, and string, service string, limit int, args ...any) (all []Parked,
+// firsts are the first messages of the sequences of a service.
+const firsts = `FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n, SUM(bytes) AS bytes FROM spillway_parked
+WHERE service = ? GROUP BY source, lane) first ON first.seq = p.seq`
+
+const byMessages = ` ORDER BY first.n DESC, p.seq`
+
+// list returns the sequences whose first messages the end of a query chooses, at most limit.
+func list(ctx context.Context, on *database.Database, service, end string, limit int, args ...any) (all []Parked,
 	err error) {
-	err = on.Query(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+	err = on.QueryPlanned(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		var p Parked
 		var consumer, group, topic, id, by, why []byte
 		var due, sent, held, decided, ago int64
@@ -81,8 +85,7 @@ func list(ctx context.Context, on *database.Database, and string, service string
 		return nil
 	}, on.Statement(`SELECT p.seq, p.source, p.lane, p.consumer, p.members, p.topic, p.part, first.n, p.id,
 p.position, p.sent_at, p.due_at - now_us(), p.held, p.decision, p.decided_at, now_us() - p.decided_at, p.decided_by, p.decided_why, first.bytes
-FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n, SUM(bytes) AS bytes FROM spillway_parked WHERE service = ?`+and+`
-GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq LIMIT ?`), append(append([]any{[]byte(service)}, args...), limit)...)
+`+firsts+end+` LIMIT ?`), append(append([]any{[]byte(service)}, args...), limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("list parked sequences: %w", err)
 	}
@@ -93,11 +96,8 @@ GROUP BY source, lane) first ON first.seq = p.seq ORDER BY first.n DESC, p.seq L
 func Behind(ctx context.Context, db *sql.DB, service string, of Source, key []byte) (n int, seq int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
-	on, err := database.Detect(ctx, db)
-	if err != nil {
-		return 0, 0, err
-	}
-	if there, err := on.Has(ctx, table); err != nil || !there {
+	on, err := within(ctx, db)
+	if on == nil {
 		return 0, 0, err
 	}
 	err = on.Query(ctx, func() {}, func(rows *sql.Rows) error { return rows.Scan(&n, &seq) },
@@ -196,11 +196,8 @@ func TableOf(ctx context.Context, channel interface{ listed() Listed }) (*Table,
 	}
 	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
-	on, err := database.Detect(ctx, of.db)
-	if err != nil {
-		return nil, err
-	}
-	if there, err := on.Has(ctx, table); err != nil || !there {
+	on, err := within(ctx, of.db)
+	if on == nil {
 		return nil, err
 	}
 	return &Table{on, of}, nil
@@ -224,14 +221,12 @@ func (s Standing) IsLate() bool { return s.Overdue > late }
 // maxStanding bounds what Standing returns.
 const maxStanding = 1000
 
-// firsts are the first messages of the sequences of a service.
-const firsts = `FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n FROM spillway_parked WHERE service = ?
-GROUP BY source, lane) first ON first.seq = p.seq`
-
 // Standing counts what is parked, by partition, the most overdue first, at most 1,000. It reads all rows of the
 // service.
 func (t *Table) Standing(ctx context.Context) (all []Standing, err error) {
-	err = t.look(ctx, func() { all = nil }, func(rows *sql.Rows) error {
+	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
+	defer cancel()
+	err = t.on.QueryPlanned(ctx, func() { all = nil }, func(rows *sql.Rows) error {
 		var s Standing
 		var group, topic []byte
 		var overdue int64
@@ -239,33 +234,18 @@ func (t *Table) Standing(ctx context.Context) (all []Standing, err error) {
 		s.Group, s.Topic, s.Overdue = string(group), string(topic), max(0, database.Microseconds(overdue))
 		all = append(all, s)
 		return err
-	}, `SELECT p.members, p.topic, p.part, COUNT(*), SUM(first.n), SUM(CASE WHEN p.held <> 0 AND p.decision = 0 THEN 1 ELSE 0 END),
+	}, t.on.Statement(`SELECT p.members, p.topic, p.part, COUNT(*), SUM(first.n), SUM(CASE WHEN p.held <> 0 AND p.decision = 0 THEN 1 ELSE 0 END),
 COALESCE(now_us() - MIN(CASE WHEN p.decision > 0 THEN p.decided_at WHEN p.held = 0 THEN p.due_at END), 0) AS overdue `+firsts+`
-GROUP BY p.members, p.topic, p.part ORDER BY overdue DESC, p.topic, p.part LIMIT ?`, maxStanding)
+GROUP BY p.members, p.topic, p.part ORDER BY overdue DESC, p.topic, p.part LIMIT ?`), []byte(t.service), maxStanding)
+	if err != nil {
+		err = fmt.Errorf("look at parked sequences: %w", err)
+	}
 	return all, err
 }
 
 // Held returns held sequences, the oldest first, at most limit.
 func (t *Table) Held(ctx context.Context, limit int) (all []Parked, err error) {
-	err = t.look(ctx, func() { all = nil }, func(rows *sql.Rows) error {
-		p := Parked{Held: true}
-		var consumer, group, topic, lane, id []byte
-		err := rows.Scan(&p.Seq, &consumer, &group, &topic, &p.Partition, &lane, &p.Messages, &id, &p.Position)
-		p.Consumer, p.Group, p.Topic, p.First = shown(consumer), shown(group), shown(topic), shown(id)
-		p.Key = keyShown(lane)
-		all = append(all, p)
-		return err
-	}, `SELECT p.seq, p.consumer, p.members, p.topic, p.part, p.lane, first.n, p.id, p.position
-`+firsts+` WHERE p.held <> 0 AND p.decision = 0 ORDER BY p.seq LIMIT ?`, limit)
-	return all, err
-}
-
-func (t *Table) look(ctx context.Context, reset func(), scan func(*sql.Rows) error, query string, limit int) error {
 	ctx, cancel := context.WithTimeout(ctx, MaxWrite)
 	defer cancel()
-	err := t.on.QueryPlanned(ctx, reset, scan, t.on.Statement(query), []byte(t.service), limit)
-	if err != nil {
-		err = fmt.Errorf("look at parked sequences: %w", err)
-	}
-	return err
+	return list(ctx, t.on, t.service, ` WHERE p.held <> 0 AND p.decision = 0 ORDER BY p.seq`, limit)
 }

@@ -3,18 +3,31 @@
 package parked
 
 import (
+	"context"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/binary"
 	"time"
 
 	"github.com/watermill-spillway/spillway/internal/codec/metadatacodec"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 )
 
 // MaxWrite bounds every statement, the wait for others included.
 const MaxWrite = 30 * time.Second
 
-var table = keytable.Parked
+// within returns the database of db, or nil if that has no table of parked messages.
+func within(ctx context.Context, db *sql.DB) (*database.Database, error) {
+	on, err := database.Detect(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	if there, err := on.Has(ctx, keytable.Parked); err != nil || !there {
+		return nil, err
+	}
+	return on, nil
+}
 
 // Source is a partition of a topic, for one consumer group.
 type Source struct {
