@@ -197,14 +197,8 @@ func (p *Part) later(c *chain.Call, o chain.Outcome) chain.Outcome {
 		return p.config.Queue.ForStage(c.Original(), failure, number, time.Now().Add(wait), time.Time{})
 	}, wait)
 	if placed.Next == chain.Done {
-		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
-			failure.Verdict.Class.String()
-		if line, due := eventMessageParked.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Queue.Cause(failure.Err),
-				logging.Fields{logging.Topic: topic, logging.Handler: handler,
-					logging.Class: class, logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait,
-					logging.MessageID: c.Msg.UUID})
-		}
+		p.say(eventMessageParked, c, failure,
+			logging.Fields{logging.Stage: number, logging.Attempt: failure.Attempts, logging.Wait: wait})
 	}
 	return placed
 }
@@ -223,10 +217,7 @@ func (p *Part) place(c *chain.Call, d *sequence.Delivery, failure error, made fu
 	err = p.sink.Do(c.PlaceContext(), c, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Ctx), maxPark)
 		defer cancel()
-		if wait == held {
-			return d.Hold(ctx, original, made(), key)
-		}
-		return d.Park(ctx, original, made(), key, wait)
+		return d.Park(ctx, original, &sequence.Row{Key: key, Msg: made(), Held: wait == held}, max(0, wait))
 	})
 	switch {
 	case err == nil:
@@ -264,15 +255,20 @@ func (p *Part) hold(c *chain.Call, d *sequence.Delivery, why error) chain.Outcom
 		return p.config.Queue.ForStage(c.Original(), failure, 1, time.Now(), time.Time{})
 	}, held)
 	if placed.Next == chain.Done {
-		topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
-			failure.Verdict.Class.String()
-		if line, due := eventSequenceHeld.At(p.config.Logger, topic, handler, class); due {
-			line.Write(p.config.Queue.Cause(failure.Err),
-				logging.Fields{logging.Topic: topic, logging.Handler: handler,
-					logging.Class: class, logging.Reason: attempts.Reason(failure.Verdict), logging.MessageID: c.Msg.UUID})
-		}
+		p.say(eventSequenceHeld, c, failure, logging.Fields{logging.Reason: attempts.Reason(failure.Verdict)})
 	}
 	return placed
+}
+
+// say writes to the log what becomes of a message that failed.
+func (p *Part) say(event *logging.Event, c *chain.Call, failure *classify.Failure, fields logging.Fields) {
+	topic, handler, class := message.SubscribeTopicFromCtx(c.Ctx), message.HandlerNameFromCtx(c.Ctx),
+		failure.Verdict.Class.String()
+	if line, due := event.At(p.config.Logger, topic, handler, class); due {
+		fields[logging.Topic], fields[logging.Handler], fields[logging.Class] = topic, handler, class
+		fields[logging.MessageID] = c.Msg.UUID
+		line.Write(p.config.Queue.Cause(failure.Err), fields)
+	}
 }
 
 // decided is the end of a message by what a person decided.

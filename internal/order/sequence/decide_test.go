@@ -11,7 +11,6 @@ import (
 
 	"github.com/watermill-spillway/spillway/internal/order/parked"
 	"github.com/watermill-spillway/spillway/internal/order/sequence"
-	"github.com/watermill-spillway/spillway/internal/sqlstore/keytable"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit"
 	"github.com/watermill-spillway/spillway/internal/testing/testkit/databases"
 )
@@ -110,7 +109,7 @@ func TestOwnerAdmits(t *testing.T) {
 			t.Helper()
 			d := sequence.Delivery{Owner: o, Lane: []byte(key), RecordKey: []byte(key), Position: position}
 			msg := watermill.NewMessage(key, make([]byte, size))
-			testkit.NoError(t, d.Park(t.Context(), msg, msg, keytable.Key{}, time.Hour))
+			testkit.NoError(t, d.Park(t.Context(), msg, &sequence.Row{Msg: msg}, time.Hour))
 		}
 		admits("a", true)
 		park("a", 1, 0)

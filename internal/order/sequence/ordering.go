@@ -126,17 +126,6 @@ func (d *Delivery) Place(msg *message.Message) keytable.Place {
 	return place
 }
 
-// Park lets the message wait behind what is parked of its sequence. original is the message as it arrived, and waiting
-// is what is kept of it. When Park has returned nil, the row is durable.
-func (d *Delivery) Park(ctx context.Context, original, waiting *message.Message, key keytable.Key, wait time.Duration) error {
-	return d.park(ctx, original, &Row{Key: key, Msg: waiting}, wait)
-}
-
-// Hold is Park for a message that failed for good: its sequence stands until a person decides.
-func (d *Delivery) Hold(ctx context.Context, original, waiting *message.Message, key keytable.Key) error {
-	return d.park(ctx, original, &Row{Key: key, Msg: waiting, Held: true}, 0)
-}
-
 // IsKeyed reports whether the message has a key. One without is a sequence by itself.
 func (d *Delivery) IsKeyed() bool {
 	if d.Row != nil {
@@ -145,7 +134,10 @@ func (d *Delivery) IsKeyed() bool {
 	return d.Lane != nil
 }
 
-func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row, wait time.Duration) error {
+// Park lets the message wait behind what is parked of its sequence. original is the message as it arrived, and row has
+// its key and what is kept of it. If the row is held, the sequence stands until a person decides. When Park has returned
+// nil, the row is durable.
+func (d *Delivery) Park(ctx context.Context, original *message.Message, row *Row, wait time.Duration) error {
 	o, due := d.Owner, time.Now().Add(wait)
 	if row.Held {
 		due = time.Now().Add(lookAgain)
@@ -171,7 +163,9 @@ func (d *Delivery) park(ctx context.Context, original *message.Message, row *Row
 	if err := o.store.Park(ctx, o.of, row, wait); err != nil {
 		return err
 	}
-	o.parked(row.Lane, due, load{1, int64(row.size())})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.noteLocked(row.Lane, due, load{1, int64(row.size())})
 	return nil
 }
 

@@ -3,7 +3,6 @@ package sequence
 import (
 	"container/heap"
 	"context"
-	"database/sql"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/logging"
 	"github.com/watermill-spillway/spillway/internal/order/parked"
+	"github.com/watermill-spillway/spillway/internal/sqlstore/database"
 	"github.com/watermill-spillway/spillway/internal/timing"
 )
 
@@ -58,23 +58,27 @@ func (o *Owner) Load(ctx context.Context) bool {
 	o.mu.Lock()
 	o.looks++ // before the look: a lane that is found empty before it is not left after it
 	o.mu.Unlock()
-	var all []Waiting
-	if !o.insist(ctx, func() (err error) {
-		all, err = o.store.Load(ctx, o.of)
+	return o.insist(ctx, func() error { return o.look(ctx) })
+}
+
+// look reads from the database what is parked, and how much.
+func (o *Owner) look(ctx context.Context) error {
+	all, err := o.store.Load(ctx, o.of)
+	if err != nil {
 		return err
-	}) {
-		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	found := make(map[string]load, len(all))
 	for _, w := range all {
-		known := load{}
-		if l := o.lanes[string(w.Lane)]; l != nil {
-			known = l.load
-		}
-		o.noteLocked(w.Lane, w.Due, load{w.messages - known.messages, w.bytes - known.bytes})
+		found[string(w.Lane)] = w.load
+		o.noteLocked(w.Lane, w.Due, load{})
 	}
-	return true
+	for key, l := range o.lanes {
+		now := found[key]
+		o.addLocked(l, load{now.messages - l.messages, now.bytes - l.bytes})
+	}
+	return nil
 }
 
 // Waits reports whether messages of the lane are parked, so that another one goes behind them.
@@ -87,17 +91,11 @@ func (o *Owner) Waits(lane []byte) bool {
 	return o.lanes[string(lane)] != nil
 }
 
-// parked notes that the lane has rows.
-func (o *Owner) parked(lane []byte, due time.Time, rows load) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.noteLocked(lane, due, rows)
-}
-
+// noteLocked notes that the lane has rows.
 func (o *Owner) noteLocked(lane []byte, due time.Time, rows load) {
 	l := o.lanes[string(lane)]
 	if l == nil {
-		l = &Lane{Key: lane, index: -1}
+		l = &Lane{Key: parked.NotNil(lane), index: -1}
 		o.lanes[string(lane)] = l
 		o.count.Add(1)
 		o.laterLocked(l, due)
@@ -256,7 +254,7 @@ func (o *Owner) Admit(ctx context.Context, lane []byte) bool {
 		select {
 		case <-o.room:
 		case <-again.C: // a person or an erasure may have deleted some
-			o.recount(ctx)
+			_ = o.look(ctx) // a drain says what fails
 		case <-ctx.Done():
 		}
 		again.Stop()
@@ -305,24 +303,6 @@ func (o *Owner) addLocked(l *Lane, rows load) {
 		case o.room <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// recount reads from the database how much is parked.
-func (o *Owner) recount(ctx context.Context) {
-	all, err := o.store.Load(ctx, o.of)
-	if err != nil {
-		return // a drain says so
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	found := make(map[string]load, len(all))
-	for _, w := range all {
-		found[string(w.Lane)] = w.load
-	}
-	for key, l := range o.lanes {
-		now := found[key]
-		o.addLocked(l, load{now.messages - l.messages, now.bytes - l.bytes})
 	}
 }
 
@@ -466,12 +446,7 @@ func (o *Owner) atWork(ctx context.Context, row *Row) (stop func()) {
 func (s *Store) late(ctx context.Context, of parked.Source, late time.Duration) (lanes [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
-	err = s.db.QueryPlanned(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
-		var lane []byte
-		err := rows.Scan(&lane)
-		lanes = append(lanes, parked.NotNil(lane))
-		return err
-	}, s.db.Statement(`SELECT p.lane FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq FROM spillway_parked WHERE source = ?
+	err = s.db.QueryPlanned(ctx, func() { lanes = nil }, database.Into(&lanes), s.db.Statement(`SELECT p.lane FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq FROM spillway_parked WHERE source = ?
 GROUP BY lane) first ON first.seq = p.seq WHERE p.due_at < now_us() - ? AND `+isHeld+` = 0`), []byte(of.Hash(s.service)), late.Microseconds())
 	return lanes, err
 }

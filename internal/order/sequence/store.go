@@ -24,9 +24,8 @@ import (
 
 // Store is the table of parked messages of a service. It is safe for concurrent use, by any number of processes.
 type Store struct {
-	db         *database.Database
-	service    string
-	statements statements
+	db      *database.Database
+	service string
 	// joins makes the store read and write in the transaction in which a subscriber consumes the message, if that is of
 	// the same *sql.DB. What is parked on another connection would stay when the message's transaction is rolled back.
 	joins bool
@@ -38,13 +37,7 @@ func NewStore(ctx context.Context, db *sql.DB, service string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: on, service: service, statements: statementsFor(on)}, nil
-}
-
-// statements are in a database's own SQL.
-type statements struct {
-	park, again, remove   string
-	heads, lanes, decided string
+	return &Store{db: on, service: service}, nil
 }
 
 // settledKey is true of a row whose message is settled: a hold that was left over does not count.
@@ -57,32 +50,18 @@ const (
 	isHeld = `CASE WHEN p.held = 0 OR p.decision > 0 THEN 0 WHEN ` + settledKey + ` THEN 0 ELSE 1 END`
 )
 
-func statementsFor(db *database.Database) statements {
-	const message = `WHERE source = ? AND position = ? AND fingerprint = ?`
-	once := ` ON CONFLICT (source, position, fingerprint) DO NOTHING`
-	if db.Kind() == database.MySQL {
-		once = `` // no clause can name an index: see Park
-	}
-	return statements{
-		park: db.Statement(`INSERT INTO spillway_parked (` + columns + `)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)` + once),
-		// a skip or discard that a person decided meanwhile stays
-		again: db.Statement(`UPDATE spillway_parked SET due_at = now_us() + ?, held = ?,
-decision = CASE WHEN decision = 1 THEN 0 ELSE decision END, bytes = ?, id = ?, metadata = ?, payload = ? ` + message),
-		remove: db.Statement(`DELETE FROM spillway_parked ` + message),
-		heads: db.Statement(`SELECT p.seq, p.lane, p.position, p.fingerprint, p.redrives, ` + dueIn + `, ` + isHeld + `, p.sent_at, p.consumer,
-p.key_id, p.record_key, p.decision, p.decided_at, p.decided_by, p.decided_why, p.id, p.metadata, p.payload, p.payload IS NOT NULL
-FROM spillway_parked p WHERE p.source = ? AND p.lane = ? ORDER BY p.seq LIMIT ?`),
-		lanes: db.Statement(`SELECT p.lane, ` + dueIn + `, first.n, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
-SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first ON first.seq = p.seq`),
-		decided: db.Statement(`SELECT DISTINCT lane FROM spillway_parked WHERE source = ? AND decision > 0`),
-	}
-}
+// ofMessage names a row by what Store.message returns.
+const ofMessage = ` WHERE source = ? AND position = ? AND fingerprint = ?`
 
 // Park writes a row, unless there is one of this message. If the row's number is taken, nothing is parked: the error is
 // an outage of the store.
 func (s *Store) Park(ctx context.Context, of parked.Source, row *Row, wait time.Duration) error {
-	err := s.write(ctx, s.statements.park, row, row.args(s.db, s.service, of, of.Hash(s.service), wait))
+	once := ` ON CONFLICT (source, position, fingerprint) DO NOTHING`
+	if s.db.Kind() == database.MySQL {
+		once = `` // no clause can name an index
+	}
+	err := s.write(ctx, `INSERT INTO spillway_parked (`+columns+`)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, now_us() + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`+once, row, row.args(s.db, s.service, of, of.Hash(s.service), wait))
 	err = s.db.OwnKey(err, keytable.Parked)
 	var own *database.OwnKeyError
 	if s.db.Kind() == database.MySQL && s.db.IsTaken(err) && !errors.As(err, &own) {
@@ -108,12 +87,15 @@ func (s *Store) write(ctx context.Context, statement string, row *Row, args []an
 func (s *Store) Again(ctx context.Context, of parked.Source, row *Row, wait time.Duration) error {
 	args := row.args(s.db, s.service, of, "", wait)
 	args = append([]any{wait.Microseconds(), row.heldNumber()}, args[len(args)-4:]...)
-	return s.write(ctx, s.statements.again, row, append(args, s.message(of, row)...))
+	// a skip or discard that a person decided meanwhile stays
+	return s.write(ctx, `UPDATE spillway_parked SET due_at = now_us() + ?, held = ?,
+decision = CASE WHEN decision = 1 THEN 0 ELSE decision END, bytes = ?, id = ?, metadata = ?, payload = ?`+ofMessage, row,
+		append(args, s.message(of, row)...))
 }
 
 // Delete removes the row of a message.
 func (s *Store) Delete(ctx context.Context, of parked.Source, row *Row) error {
-	return s.exec(ctx, s.statements.remove, s.message(of, row)...)
+	return s.exec(ctx, `DELETE FROM spillway_parked`+ofMessage, s.message(of, row)...)
 }
 
 func (s *Store) message(of parked.Source, row *Row) []any {
@@ -122,8 +104,6 @@ func (s *Store) message(of parked.Source, row *Row) []any {
 
 // Heads returns the first rows of a sequence, at most n.
 func (s *Store) Heads(ctx context.Context, of parked.Source, lane []byte, n int) (rows []*Row, err error) {
-	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
-	defer cancel()
 	err = s.query(ctx, s.db.Query, func() { rows = nil }, func(scan *sql.Rows) error {
 		row := new(Row)
 		var consumer, keyID, by, why, id, metadata, payload []byte
@@ -145,7 +125,9 @@ func (s *Store) Heads(ctx context.Context, of parked.Source, lane []byte, n int)
 		var err error
 		row.Msg, err = metadatacodec.Message(id, metadata, payload, hasPayload)
 		return err
-	}, s.statements.heads, []byte(of.Hash(s.service)), parked.NotNil(lane), n)
+	}, `SELECT p.seq, p.lane, p.position, p.fingerprint, p.redrives, `+dueIn+`, `+isHeld+`, p.sent_at, p.consumer,
+p.key_id, p.record_key, p.decision, p.decided_at, p.decided_by, p.decided_why, p.id, p.metadata, p.payload, p.payload IS NOT NULL
+FROM spillway_parked p WHERE p.source = ? AND p.lane = ? ORDER BY p.seq LIMIT ?`, []byte(of.Hash(s.service)), parked.NotNil(lane), n)
 	return rows, err
 }
 
@@ -164,8 +146,6 @@ type load struct {
 
 // Load returns the sequences of a source that have parked messages.
 func (s *Store) Load(ctx context.Context, of parked.Source) (all []Waiting, err error) {
-	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
-	defer cancel()
 	err = s.query(ctx, s.db.QueryPlanned, func() { all = nil }, func(rows *sql.Rows) error {
 		var w Waiting
 		var due int64
@@ -173,7 +153,8 @@ func (s *Store) Load(ctx context.Context, of parked.Source) (all []Waiting, err 
 		w.Lane, w.Due = parked.NotNil(w.Lane), time.Now().Add(database.Microseconds(due))
 		all = append(all, w)
 		return err
-	}, s.statements.lanes, []byte(of.Hash(s.service)))
+	}, `SELECT p.lane, `+dueIn+`, first.n, first.bytes FROM spillway_parked p JOIN (SELECT MIN(seq) AS seq, COUNT(*) AS n,
+SUM(bytes) AS bytes FROM spillway_parked WHERE source = ? GROUP BY lane) first ON first.seq = p.seq`, []byte(of.Hash(s.service)))
 	return all, err
 }
 
@@ -181,12 +162,8 @@ func (s *Store) Load(ctx context.Context, of parked.Source) (all []Waiting, err 
 func (s *Store) Decided(ctx context.Context, of parked.Source) (lanes [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
-	err = s.db.Query(ctx, func() { lanes = nil }, func(rows *sql.Rows) error {
-		var lane []byte
-		err := rows.Scan(&lane)
-		lanes = append(lanes, parked.NotNil(lane))
-		return err
-	}, s.statements.decided, []byte(of.Hash(s.service)))
+	err = s.db.Query(ctx, func() { lanes = nil }, database.Into(&lanes),
+		s.db.Statement(`SELECT DISTINCT lane FROM spillway_parked WHERE source = ? AND decision > 0`), []byte(of.Hash(s.service)))
 	return lanes, err
 }
 
@@ -276,6 +253,7 @@ func (s *Store) joined(ctx context.Context, work func(*sql.Tx) error) (bool, err
 func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
 	defer cancel()
+	statement = s.db.Statement(statement)
 	joined, err := s.joined(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, statement, args...)
 		return err
@@ -289,6 +267,9 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 // query is Query of the database, or QueryPlanned.
 func (s *Store) query(ctx context.Context, of query, reset func(), scan func(*sql.Rows) error, statement string,
 	args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, parked.MaxWrite)
+	defer cancel()
+	statement = s.db.Statement(statement)
 	joined, err := s.joined(ctx, func(tx *sql.Tx) error {
 		reset()
 		return database.Each(ctx, tx, scan, statement, args...)
