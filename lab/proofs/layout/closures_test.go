@@ -13,9 +13,9 @@ import (
 // closures are the most lines of code, neither blank nor comment, that a program may compile of this project if it
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
-	"":                      27_100,
+	"":                      26_950,
 	"classify":              1_500,
-	"idempotency":           9_600,
+	"idempotency":           9_550,
 	"middleware":            5_600,
 	"middleware/breaker":    6_500,
 	"middleware/crashlimit": 5_550,
