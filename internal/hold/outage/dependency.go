@@ -25,6 +25,7 @@ import (
 	"database/sql/driver"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,6 +34,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 
 	"github.com/watermill-spillway/spillway/internal/chain"
+	"github.com/watermill-spillway/spillway/internal/errs"
 	"github.com/watermill-spillway/spillway/internal/errs/safecall"
 	"github.com/watermill-spillway/spillway/internal/hold"
 	"github.com/watermill-spillway/spillway/internal/hold/graceful"
@@ -73,9 +75,8 @@ type Config struct {
 
 // Dependency is one thing that Spillway needs. It is safe for concurrent use.
 type Dependency struct {
-	config      Config
-	unavailable atomic.Bool // messages wait without an attempt of their own
-	noting      atomic.Bool // a success changes something
+	config Config
+	noting atomic.Bool // a success changes something
 
 	mu       sync.Mutex
 	failures int            // in a row
@@ -104,10 +105,7 @@ func New(config Config) *Dependency {
 func (g *Dependency) Do(ctx context.Context, c *chain.Call, try func() error) error {
 	var err error
 	if !g.mustWait(c) {
-		if err = try(); !g.failed(ctx, c, err) {
-			return err
-		}
-		if g.refusedForGood(c) {
+		if err = try(); !g.holds(ctx, c, err) {
 			return err
 		}
 	}
@@ -134,21 +132,12 @@ func (g *Dependency) hold(ctx context.Context, c *chain.Call, try func() error, 
 		waits, done = graceful.Waits(ctx)
 		defer done()
 	}
-	for {
-		switch g.slot(waits, of, until) {
-		case ended, expired:
-			return g.Requeue(c, err)
-		}
-		if err = try(); !g.failed(ctx, c, err) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return g.Requeue(c, err)
-		}
-		if g.refusedForGood(c) {
+	for g.slot(waits, of, until) {
+		if err = try(); !g.holds(ctx, c, err) {
 			return err
 		}
 	}
+	return g.Requeue(c, err)
 }
 
 // Requeue returns the error that gives c's message back, uncounted. A message that its handler acked cannot come
@@ -302,14 +291,13 @@ type link int
 
 const (
 	disconnected link = iota // there is none, or the server itself says that it is out of order
-	cut                      // there was one, and it was lost under the request
 	unclear                  // it is lost, and the error does not say when
+	cut                      // there was one, and it was lost under the request
 )
 
 // linkOf reports what an error that is Unavailable says of the connection. A failure to connect counts before what
 // caused it: a proxy cuts what it cannot pass on.
-func linkOf(err error) link {
-	found := disconnected
+func linkOf(err error) (found link) {
 	_ = safecall.Call("an error", func() error { // whose method can panic
 		found = readLink(err)
 		return nil
@@ -317,31 +305,26 @@ func linkOf(err error) link {
 	return found
 }
 
-func readLink(err error) link {
-	found := disconnected
-	walk(err, func(err error) bool {
-		switch err {
-		case io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED:
+var (
+	cuts   = []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED}
+	losses = []error{driver.ErrBadConn, net.ErrClosed, io.ErrClosedPipe}
+)
+
+func readLink(err error) (found link) {
+	for one := range errs.All(err) {
+		switch {
+		case slices.Contains(cuts, one):
 			found = cut
-			return true
-		case driver.ErrBadConn, net.ErrClosed, io.ErrClosedPipe:
-			if found != cut {
-				found = unclear
-			}
-			return true
-		}
-		if cannotConnect(err) {
-			found = disconnected
-			return false
-		}
-		switch text := err.Error(); {
-		case foreign.Says(text, foreign.Cut):
+		case slices.Contains(losses, one):
+			found = max(found, unclear)
+		case cannotConnect(one):
+			return disconnected
+		case foreign.Says(one.Error(), foreign.Cut):
 			found = cut
-		case found != cut && foreign.Says(text, foreign.Lost):
-			found = unclear
+		case foreign.Says(one.Error(), foreign.Lost):
+			found = max(found, unclear)
 		}
-		return true
-	})
+	}
 	return found
 }
 
@@ -352,10 +335,7 @@ func cannotConnect(err error) bool {
 	case *net.DNSError, *hold.Unavailable:
 		return true
 	}
-	if foreign.ErrorOf(err).Kind == foreign.Connect {
-		return true
-	}
-	return foreign.Says(err.Error(), foreign.Unconnected)
+	return foreign.ErrorOf(err).Kind == foreign.Connect || foreign.Says(err.Error(), foreign.Unconnected)
 }
 
 // Outages, and the breaker.

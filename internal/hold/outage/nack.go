@@ -20,14 +20,10 @@ func (e *nack) Error() string { return e.text }
 // Nacked reports whether err is what a broker that is reached says of itself, and not of the message: a nack, or
 // silence. A queue can be full for good: see Config.Nacked.
 func Nacked(err error) bool {
-	found := false
-	walk(err, func(err error) bool {
-		if _, found = err.(*nack); !found && err != nil {
-			found = nackedByKafka(foreign.ErrorOf(err))
-		}
-		return !found
+	return has(err, func(err error) bool {
+		_, is := err.(*nack)
+		return is || nackedByKafka(foreign.ErrorOf(err))
 	})
-	return found
 }
 
 // nacksOfKafka are Kafka's codes with which a broker refuses for reasons of its own: an error that it does not explain,
@@ -61,16 +57,14 @@ func (n *nacks) letsGo(nacked bool, now time.Time) bool {
 	return true
 }
 
-// failed notes the outcome of an attempt, and reports whether it failed because the thing is unavailable.
-func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool {
+// holds notes the outcome of an attempt, and reports whether c's message is to be held, because the thing is
+// unavailable. It is not if the error is about the message, although it looks like an outage.
+func (g *Dependency) holds(ctx context.Context, c *chain.Call, err error) bool {
 	if err == nil {
 		g.passed(c)
 		return false
 	}
-	if ctx.Err() != nil { // the attempt was cut off: it proves nothing
-		return false
-	}
-	if !g.config.Unavailable(err) {
+	if ctx.Err() != nil || !g.config.Unavailable(err) { // an attempt that was cut off proves nothing
 		return false
 	}
 	lost, l := g.config.Lost != nil && g.config.Lost(err), linkOf(err)
@@ -81,13 +75,13 @@ func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool 
 	alone := g.suspects.refused(of, now, lost, l)
 	nacked := g.config.Nacked != nil && g.config.Nacked(err)
 	if !alone && g.nacks.letsGo(nacked, now) {
-		g.suspects.condemn(of, now)
+		g.suspects.Note(of, now).hopeless = true
 	}
 	if g.suspects.condemned(of, now) {
 		if !nacked && g.episode.isOf(of) { // it was no outage but this message
 			g.recovered(now)
 		}
-		return true
+		return false
 	}
 	if alone { // others pass
 		return true
@@ -99,9 +93,6 @@ func (g *Dependency) failed(ctx context.Context, c *chain.Call, err error) bool 
 		g.failures++
 	}
 	g.latest, g.latestAt, g.next = of, now, now.Add(probeEvery)
-	if g.failures >= closedAfter {
-		g.unavailable.Store(true)
-	}
 	if !g.suspects.passing(of, now) {
 		g.failing(of, now, err)
 	}
@@ -129,24 +120,8 @@ func (g *Dependency) recovered(now time.Time) {
 	}
 	g.failures = 0
 	close(g.up)
-	g.unavailable.Store(false)
 	g.calming(now)
 }
-
-// refusedForGood reports whether the error is about c's message, although it looks like an outage.
-func (g *Dependency) refusedForGood(c *chain.Call) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.suspects.condemned(recent.Of(c), time.Now())
-}
-
-type outcome int
-
-const (
-	granted outcome = iota // try now
-	expired                // the message was held for long enough
-	ended                  // its context ended
-)
 
 // mustWait reports whether c's message must wait for its next attempt: in an outage, or because it was refused while
 // others passed.
@@ -157,29 +132,20 @@ func (g *Dependency) mustWait(c *chain.Call) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	of, now := recent.Of(c), time.Now()
-	return !g.suspects.condemned(of, now) && (g.unavailable.Load() || g.suspects.due(of).After(now))
+	return !g.suspects.condemned(of, now) && (g.failures >= closedAfter || g.suspects.due(of).After(now))
 }
 
-// slot waits until the thing is back, or it is the caller's slot to try. The message that tried last lets others try
-// first, because it may be the only one that is refused. A message that was refused while others passed waits until it
-// is due, even if others pass.
-func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Time) outcome {
+// slot waits until the thing is back, or it is the caller's slot to try. It returns false if the message was held for
+// long enough, or ctx ended. The message that tried last lets others try first, because it may be the only one that is
+// refused. A message that was refused while others passed waits until it is due, even if others pass.
+func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Time) bool {
 	for {
 		g.mu.Lock()
-		now := time.Now()
-		next, up := g.suspects.due(of), g.up
-		if g.failures == 0 {
+		now, next, up := time.Now(), g.suspects.due(of), g.up
+		down := g.failures > 0
+		if !down {
 			up = nil // it is closed
-			if !now.Before(next) {
-				g.mu.Unlock()
-				return granted
-			}
-		}
-		if !now.Before(until) {
-			g.mu.Unlock()
-			return expired
-		}
-		if g.failures > 0 {
+		} else {
 			probe := g.next
 			if of == g.latest && g.waiting > 1 {
 				probe = probe.Add(courtesy)
@@ -187,16 +153,16 @@ func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Tim
 			if probe.After(next) {
 				next = probe
 			}
-			if !now.Before(next) {
-				g.next = now.Add(probeEvery)
-				g.mu.Unlock()
-				return granted
-			}
 		}
-		pause := min(next.Sub(now), until.Sub(now))
+		due, expired := !now.Before(next), !now.Before(until)
+		if down && due && !expired {
+			g.next = now.Add(probeEvery)
+		}
 		g.mu.Unlock()
-
-		timer := time.NewTimer(pause)
+		if due || expired {
+			return due && !(down && expired)
+		}
+		timer := time.NewTimer(min(next.Sub(now), until.Sub(now)))
 		select {
 		case <-timer.C:
 		case <-up:
@@ -204,7 +170,7 @@ func (g *Dependency) slot(ctx context.Context, of recent.Message, until time.Tim
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return ended
+			return false
 		}
 	}
 }

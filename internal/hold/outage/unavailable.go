@@ -31,13 +31,15 @@ var errWaited = hold.NewUnavailable("the database or broker that the message nee
 // It is false for errors of contention (see Contended) and of the data, and for unknown errors. Use it for Spillway's
 // own requests. In a handler's error, some of these can be about the message.
 func Unavailable(err error) bool {
-	canceled, ours := false, false
-	if err == nil || !walk(err, func(err error) bool {
-		_, own := err.(interface{ OwnFault() })
+	ours, looked := false, 0
+	for one := range errs.All(err) {
+		if looked++; looked > maxErrors || one == context.Canceled {
+			return false
+		}
+		_, own := one.(interface{ OwnFault() })
 		ours = ours || own
-		canceled = err == context.Canceled
-		return !canceled
-	}) || canceled || Contended(err) {
+	}
+	if err == nil || Contended(err) {
 		return false
 	}
 	if ours {
@@ -46,26 +48,36 @@ func Unavailable(err error) bool {
 	if state := postgres.State(err); state != "" {
 		return unavailableState(state)
 	}
-	if number := mysql.Number(err); number != 0 {
-		return unavailableNumbers[number] || class(err) == classify.ClassTransient
+	if (*classify.Classifier)(nil).Classify(err).Class == classify.ClassTransient {
+		return true
 	}
-	return class(err) == classify.ClassTransient || shaped(err)
+	if number := mysql.Number(err); number != 0 {
+		return unavailableNumbers[number]
+	}
+	return has(err, shape)
 }
 
-func class(err error) classify.Class { return (*classify.Classifier)(nil).Classify(err).Class }
+// maxErrors bounds how many errors one may wrap, such as itself.
+const maxErrors = 256
+
+// has reports whether is holds for err or for an error that it wraps.
+func has(err error, is func(error) bool) bool {
+	for one := range errs.All(err) {
+		if is(one) {
+			return true
+		}
+	}
+	return false
+}
 
 // Contended reports whether a database undid or refused a statement because of other transactions.
 func Contended(err error) bool {
-	switch state := postgres.State(err); {
-	case strings.HasPrefix(state, "40"), state == "55P03", state == "57014":
-		return true
-	}
-	switch mysql.Number(err) {
-	case 1317, 1969, 3024, 3572: // interrupted, out of time, locked
-		return true
-	}
-	return mysql.Undone(err)
+	state := postgres.State(err)
+	return strings.HasPrefix(state, "40") || state == "55P03" || state == "57014" ||
+		interrupted[mysql.Number(err)] || mysql.Undone(err)
 }
+
+var interrupted = map[uint16]bool{1317: true, 1969: true, 3024: true, 3572: true} // out of time, or locked
 
 // Refused reports whether the database answered a store's own statement with an error that is about the store: its
 // rights, its tables, the settings of the server. So is every answer, except about contention and about the values of
@@ -139,16 +151,7 @@ var unavailableNumbers = map[uint16]bool{
 	1927: true, 3032: true, // connection killed, server in offline mode
 }
 
-// shaped recognises errors by type, and by text only if they have no type of their own.
-func shaped(err error) bool {
-	found := false
-	walk(err, func(err error) bool {
-		found = shape(err)
-		return !found
-	})
-	return found
-}
-
+// shape recognises errors by type, and by text only if they have no type of their own.
 func shape(err error) bool {
 	switch err {
 	case io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, driver.ErrBadConn:
@@ -161,11 +164,7 @@ func shape(err error) bool {
 		word, _, _ := strings.Cut(err.Error(), " ")
 		return unavailableRedis[word] || err.Error() == "ERR max number of clients reached"
 	}
-	return named(foreign.ErrorOf(err), err)
-}
-
-// named recognises the error types of clients.
-func named(e foreign.Error, err error) bool {
+	e := foreign.ErrorOf(err)
 	switch code := e.Code(); e.Kind {
 	case foreign.Connect:
 		return true
@@ -193,14 +192,10 @@ func named(e foreign.Error, err error) bool {
 // Lost reports whether err means that an AMQP connection or channel ended under a request. A message can cause that:
 // RabbitMQ closes the connection if headers are too large.
 func Lost(err error) bool {
-	lost := false
-	walk(err, func(err error) bool {
-		if e := foreign.ErrorOf(err); e.Kind == foreign.AMQP {
-			lost = e.Code() == 501 || e.Code() == 504
-		}
-		return !lost
+	return has(err, func(err error) bool {
+		e := foreign.ErrorOf(err)
+		return e.Kind == foreign.AMQP && (e.Code() == 501 || e.Code() == 504)
 	})
-	return lost
 }
 
 // unavailableKafka are Kafka's error codes that mean unavailable for Spillway's own requests, beside those that package
@@ -216,33 +211,6 @@ var unavailableKafka = map[int64]bool{6: true, 7: true, 13: true, 16: true, 41: 
 var unavailableRedis = map[string]bool{
 	"OOM": true, "MISCONF": true, "NOREPLICAS": true, "READONLY": true, "BUSY": true, "TRYAGAIN": true,
 	"NOAUTH": true, "WRONGPASS": true, "NOPERM": true,
-}
-
-// maxNodes bounds a search in an error that wraps itself.
-const maxNodes = 256
-
-// walk calls visit for err and what it wraps, until visit returns false. It reports whether it came to an end.
-func walk(err error, visit func(error) bool) bool {
-	queue := []error{err}
-	for n := 0; len(queue) > 0; n++ {
-		if n == maxNodes {
-			return false
-		}
-		err, queue = queue[0], queue[1:]
-		if err == nil {
-			continue
-		}
-		if !visit(err) {
-			return true
-		}
-		switch e := err.(type) {
-		case interface{ Unwrap() error }:
-			queue = append(queue, e.Unwrap())
-		case interface{ Unwrap() []error }:
-			queue = append(queue, e.Unwrap()...)
-		}
-	}
-	return true
 }
 
 const (
@@ -297,7 +265,7 @@ func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) 
 	if one.first.IsZero() {
 		one.first = now
 	}
-	alone = !one.last.IsZero() && one.refusals > 0 && s.others.After(one.last)
+	alone = one.refusals > 0 && s.others.After(one.last)
 	if alone || one.refusals == 0 {
 		one.refusals++
 	}
@@ -316,22 +284,21 @@ func (s *suspects) refused(of recent.Message, now time.Time, lost bool, l link) 
 // noteLink counts cut connections of one message alone. An outage begins with cuts too, but goes on with failures to
 // connect.
 func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l link) {
-	switch l {
-	case disconnected:
+	if l == disconnected {
 		s.disconnected = now
-	case cut:
-		if one.cuts == 0 || s.cut != of || !s.disconnected.Before(one.firstCut) {
-			one.cuts, one.firstCut = 0, now
-		}
-		s.cut = of
-		one.cuts++
 	}
-	if one.hopeless || l != cut || one.cuts <= maxInterruptions {
+	if l != cut {
 		return
 	}
+	if one.cuts == 0 || s.cut != of || !s.disconnected.Before(one.firstCut) {
+		one.cuts, one.firstCut = 0, now
+	}
+	s.cut = of
+	one.cuts++
 	// If the next message has cuts too, perhaps no message causes them: a proxy can accept connections for a server
 	// that is unavailable.
-	if now.Sub(one.firstCut) >= maxRefusal<<min(s.inVain, maxDoublings) {
+	longest := maxRefusal << min(s.inVain, maxDoublings)
+	if !one.hopeless && one.cuts > maxInterruptions && now.Sub(one.firstCut) >= longest {
 		one.hopeless = true
 		s.inVain++
 	}
@@ -341,19 +308,15 @@ func (s *suspects) noteLink(one *suspect, of recent.Message, now time.Time, l li
 func (s *suspects) condemned(of recent.Message, now time.Time) bool {
 	one := s.Get(of)
 	return one != nil && (one.hopeless || one.losses > maxInterruptions ||
-		!one.first.IsZero() && one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
+		one.refusals >= minRefusals && now.Sub(one.first) >= maxRefusal)
 }
 
-// condemn notes that a message is let go: see nacks.
-func (s *suspects) condemn(of recent.Message, now time.Time) { s.Note(of, now).hopeless = true }
-
-// due returns when a message that was refused while others passed may try again. A condemned message does not wait.
-func (s *suspects) due(of recent.Message) time.Time {
-	one := s.Get(of)
-	if one == nil || s.condemned(of, one.last) {
-		return time.Time{}
+// due returns when a message that was refused while others passed may try again.
+func (s *suspects) due(of recent.Message) (at time.Time) {
+	if one := s.Get(of); one != nil {
+		at = one.due
 	}
-	return one.due
+	return at
 }
 
 // passing reports whether a message is refused while others pass, or passed a short time ago.
@@ -365,11 +328,10 @@ func (s *suspects) passing(of recent.Message, now time.Time) bool {
 // passed notes that a message passed.
 func (s *suspects) passed(of recent.Message, now time.Time) {
 	s.others, s.inVain = now, 0
-	if one := s.Get(of); one != nil {
-		*one = suspect{last: one.last, interruptions: one.interruptions}
-		if one.interruptions == 0 {
-			s.Forget(of)
-		}
+	if one := s.Get(of); one != nil && one.interruptions > 0 {
+		*one = suspect{interruptions: one.interruptions}
+	} else {
+		s.Forget(of)
 	}
 	s.Sweep(now)
 }
