@@ -112,7 +112,7 @@ func (s *sqlStore) Claim(ctx context.Context, entry Entry) (Claim, error) {
 
 // Lease holds a connection only until it has leased the key. See Store.
 func (s *sqlStore) Lease(ctx context.Context, entry Entry, d time.Duration) (Lease, error) {
-	l, err := keytable.LeasesIn(s.on).Lease(ctx, entry.row(), d)
+	l, err := keytable.LeaseIn(ctx, s.on, entry.row(), d)
 	if err != nil {
 		return nil, err
 	}

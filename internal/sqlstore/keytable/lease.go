@@ -13,29 +13,13 @@ import (
 // ErrLeaseLost says that a lease is no longer its owner's.
 var ErrLeaseLost = errors.New("the lease is lost: it expired, and another delivery took the key over, or the key was removed")
 
-// Leases leases the keys of one database, in transactions that are over before its methods return.
-type Leases struct {
-	db      *database.Database
-	dialect *Dialect
-	leasing
-}
-
-// LeasesIn leases keys in db.
-func LeasesIn(db *database.Database) *Leases {
-	return &Leases{db, DialectOf(db.Kind()), leasings[db.Kind()]}
-}
-
-func (l *Leases) write(ctx context.Context, work func(Querier) error) error {
-	return l.db.Write(ctx, func(tx *sql.Tx) error { return work(tx) })
-}
-
 // releaseTimeout bounds the release of a lease that was won, perhaps, and is not wanted.
 const releaseTimeout = time.Second
 
-// Lease leases a key for d by the database's clock. Where the key is applied, the lease is of what was recorded and of
-// nothing else. A key that another owner holds is ErrHeld.
-func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, error) {
-	lease := &Lease{of: l, row: row, duration: millis(d)}
+// LeaseIn leases a key in db for d, by the database's clock. Where the key is applied, the lease is of what was recorded
+// and of nothing else. A key that another owner holds is ErrHeld.
+func LeaseIn(ctx context.Context, db *database.Database, row Row, d time.Duration) (*Lease, error) {
+	lease := &Lease{db: db, dialect: DialectOf(db.Kind()), leasing: leasings[db.Kind()], row: row, duration: millis(d)}
 	err := lease.win(ctx)
 	if err == nil {
 		return lease, nil
@@ -46,16 +30,19 @@ func (l *Leases) Lease(ctx context.Context, row Row, d time.Duration) (*Lease, e
 		defer cancel()
 		_ = lease.Release(ctx)
 	}
-	return nil, fmt.Errorf("%s: lease the key: %w", l.db.Kind(), err)
+	return nil, fmt.Errorf("%s: lease the key: %w", db.Kind(), err)
 }
 
 // millis is one more than d, because the clock that it is added to leaves out what is less than one: no lease is over
 // before its owner thinks so.
 func millis(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() + 1 }
 
-// Lease is a key that its owner has until a time. It may be used by many goroutines.
+// Lease is a key that its owner has until a time. It may be used by many goroutines. Its transactions are over before
+// its methods return.
 type Lease struct {
-	of       *Leases
+	db       *database.Database
+	dialect  *Dialect
+	leasing  leasing
 	row      Row
 	duration int64
 	fence    int64
@@ -76,10 +63,10 @@ func (l *Lease) win(ctx context.Context) error {
 // try is one transaction, or two where the first fails to insert: then it holds a shared lock in MySQL, and two of
 // those that go on to write deadlock.
 func (l *Lease) try(ctx context.Context) (won, found bool, err error) {
-	d := l.of.dialect
-	err = l.of.write(ctx, func(q Querier) (err error) {
+	d := l.dialect
+	err = l.db.Write(ctx, func(q *sql.Tx) (err error) {
 		won, found, l.recorded = false, false, nil // of a run before this one
-		won, err = d.change(ctx, q, l.of.leasing.enter, d.text(l.row.Consumer), d.text(l.row.ID), l.duration)
+		won, err = d.change(ctx, q, l.leasing.enter, d.text(l.row.Consumer), d.text(l.row.ID), l.duration)
 		if err != nil {
 			return err
 		}
@@ -90,7 +77,7 @@ func (l *Lease) try(ctx context.Context) (won, found bool, err error) {
 		return err
 	})
 	if err != nil && d.duplicate != nil && d.duplicate(err) {
-		err = l.of.write(ctx, func(q Querier) (err error) {
+		err = l.db.Write(ctx, func(q *sql.Tx) (err error) {
 			won, found, err = l.take(ctx, q)
 			return err
 		})
@@ -102,11 +89,11 @@ func (l *Lease) try(ctx context.Context) (won, found bool, err error) {
 // key was purged, applied or given up in between.
 func (l *Lease) take(ctx context.Context, q Querier) (won, found bool, err error) {
 	l.recorded = nil
-	statement, args := l.of.leasing.take, append([]any{l.duration}, l.key()...)
+	statement, args := l.leasing.take, append([]any{l.duration}, l.key()...)
 	if l.row.Versioned {
-		statement, args = l.of.takeVersion, append(args, l.row.Version)
+		statement, args = l.leasing.takeVersion, append(args, l.row.Version)
 	}
-	if won, err = l.of.dialect.change(ctx, q, statement, args...); err != nil {
+	if won, err = l.dialect.change(ctx, q, statement, args...); err != nil {
 		return false, false, err
 	}
 	if won {
@@ -117,7 +104,7 @@ func (l *Lease) take(ctx context.Context, q Querier) (won, found bool, err error
 }
 
 func (l *Lease) find(ctx context.Context, q Querier) (found bool, err error) {
-	record, free, err := l.of.dialect.Find(ctx, q, l.row)
+	record, free, err := l.dialect.Find(ctx, q, l.row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -136,11 +123,11 @@ func (l *Lease) find(ctx context.Context, q Querier) (found bool, err error) {
 }
 
 func (l *Lease) readFence(ctx context.Context, q Querier) error {
-	return q.QueryRowContext(ctx, l.of.leasing.fence, l.key()...).Scan(&l.fence)
+	return q.QueryRowContext(ctx, l.leasing.fence, l.key()...).Scan(&l.fence)
 }
 
 func (l *Lease) key() []any {
-	return []any{l.of.dialect.text(l.row.Consumer), l.of.dialect.text(l.row.ID)}
+	return []any{l.dialect.text(l.row.Consumer), l.dialect.text(l.row.ID)}
 }
 
 // Fence is the fencing token: it rises with every lease of the key, as long as its row is there. It is 0 where the key
@@ -155,8 +142,8 @@ var errApplied = errors.New("the key was applied before, and is not leased")
 // Renew makes the lease last for its duration from now, by the database's clock. One that has expired is renewed too,
 // if no other owner took the key.
 func (l *Lease) Renew(ctx context.Context) error {
-	return l.owner(ctx, "renew the lease", func(q Querier) error {
-		return l.changeOr(ctx, q, l.of.held, l.of.renew, l.duration)
+	return l.owner(ctx, "renew the lease", func(q *sql.Tx) error {
+		return l.changeOr(ctx, q, l.leasing.held, l.leasing.renew, l.duration)
 	})
 }
 
@@ -166,8 +153,8 @@ func (l *Lease) Complete(ctx context.Context, outputs []byte) error {
 	if len(outputs) > 0 {
 		recorded = outputs
 	}
-	return l.owner(ctx, "complete the lease", func(q Querier) error {
-		return l.changeOr(ctx, q, l.of.completed, l.of.complete, recorded, l.row.Fingerprint, l.row.version())
+	return l.owner(ctx, "complete the lease", func(q *sql.Tx) error {
+		return l.changeOr(ctx, q, l.leasing.completed, l.leasing.complete, recorded, l.row.Fingerprint, l.row.version())
 	})
 }
 
@@ -176,18 +163,18 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.recorded != nil {
 		return nil
 	}
-	return l.owner(ctx, "give the lease up", func(q Querier) error {
-		_, err := l.of.dialect.change(ctx, q, l.of.release, append(l.key(), l.fence)...)
+	return l.owner(ctx, "give the lease up", func(q *sql.Tx) error {
+		_, err := l.dialect.change(ctx, q, l.leasing.release, append(l.key(), l.fence)...)
 		return err
 	})
 }
 
-func (l *Lease) owner(ctx context.Context, doing string, work func(Querier) error) error {
+func (l *Lease) owner(ctx context.Context, doing string, work func(*sql.Tx) error) error {
 	if l.recorded != nil {
-		return fmt.Errorf("%s: %s: %w", l.of.db.Kind(), doing, errApplied)
+		return fmt.Errorf("%s: %s: %w", l.db.Kind(), doing, errApplied)
 	}
-	if err := l.of.write(ctx, work); err != nil {
-		return fmt.Errorf("%s: %s: %w", l.of.db.Kind(), doing, err)
+	if err := l.db.Write(ctx, work); err != nil {
+		return fmt.Errorf("%s: %s: %w", l.db.Kind(), doing, err)
 	}
 	return nil
 }
@@ -197,7 +184,7 @@ func (l *Lease) owner(ctx context.Context, doing string, work func(Querier) erro
 // stays the same, as one does that is renewed twice within a millisecond.
 func (l *Lease) changeOr(ctx context.Context, q Querier, same, statement string, args ...any) error {
 	owned := append(l.key(), l.fence)
-	changed, err := l.of.dialect.change(ctx, q, statement, append(args, owned...)...)
+	changed, err := l.dialect.change(ctx, q, statement, append(args, owned...)...)
 	if err != nil || changed {
 		return err
 	}

@@ -87,15 +87,6 @@ func purgeBetweenClaims(ctx context.Context, db *sql.DB, statement string, befor
 	return n, err
 }
 
-// purgeChosen locks the rows first, by the index, and deletes them by their keys.
-func purgeChosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (int, error) {
-	rows, err := chosen(ctx, tx, statement, before, limit)
-	if err != nil {
-		return 0, err
-	}
-	return remove(ctx, tx, rows)
-}
-
 func deleted(result sql.Result, err error) (int, error) {
 	if err != nil {
 		return 0, err
@@ -104,33 +95,29 @@ func deleted(result sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// chosen locks old keys and returns their ids by consumer, as bytes.
-func chosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (map[string][]any, error) {
-	ids := make(map[string][]any)
-	err := database.Each(ctx, tx, func(rows *sql.Rows) error {
-		var consumer string
-		var id []byte
-		err := rows.Scan(&consumer, &id)
-		ids[consumer] = append(ids[consumer], id)
-		return err
-	}, statement, before, limit)
-	return ids, err
-}
-
 // maxIn is how many ids a statement names: a server takes 65,535 arguments.
 const maxIn = 1000
 
-// remove deletes keys by the primary key.
-func remove(ctx context.Context, tx *sql.Tx, of map[string][]any) (n int, err error) {
+// purgeChosen locks the rows first, by the index, and deletes them by their keys.
+func purgeChosen(ctx context.Context, tx *sql.Tx, statement string, before int64, limit int) (n int, err error) {
+	of := make(map[string][]any) // ids by consumer
+	err = database.Each(ctx, tx, func(rows *sql.Rows) error {
+		var consumer string
+		var id []byte
+		err := rows.Scan(&consumer, &id)
+		of[consumer] = append(of[consumer], id)
+		return err
+	}, statement, before, limit)
 	for consumer, ids := range of {
 		for some := range slices.Chunk(ids, maxIn) {
-			marks := strings.TrimSuffix(strings.Repeat("?, ", len(some)), ", ")
-			args := append([]any{[]byte(consumer)}, some...)
-			more, err := deleted(tx.ExecContext(ctx, fmt.Sprintf(deleteMySQL, marks), args...))
-			if n += more; err != nil {
+			if err != nil {
 				return n, err
 			}
+			marks := strings.TrimSuffix(strings.Repeat("?, ", len(some)), ", ")
+			var more int
+			more, err = deleted(tx.ExecContext(ctx, fmt.Sprintf(deleteMySQL, marks), append([]any{[]byte(consumer)}, some...)...))
+			n += more
 		}
 	}
-	return n, nil
+	return n, err
 }
