@@ -13,15 +13,15 @@ import (
 // closures are the most lines of code, neither blank nor comment, that a program may compile of this project if it
 // imports one package. They only fall: what a part drags in is paid by those who use nothing else of it.
 var closures = map[string]int{
-	"":                      26_950,
+	"":                      26_900,
 	"classify":              1_500,
-	"idempotency":           9_550,
+	"idempotency":           9_450,
 	"middleware":            5_600,
 	"middleware/breaker":    6_500,
 	"middleware/crashlimit": 5_550,
-	"middleware/stages":     11_300,
+	"middleware/stages":     11_200,
 	"naming":                600,
-	"poison":                9_300,
+	"poison":                9_200,
 	"redrive/console":       32_300,
 	"seal":                  700,
 }
