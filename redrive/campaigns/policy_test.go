@@ -179,8 +179,12 @@ func TestPolicy_blocks(t *testing.T) {
 			} else {
 				one = reach(t, p.all, p.look()[0].ID, campaigns.Paused)
 				testkit.Eventually(t, "the cause is blocked, before a policy looks again", func() bool { return len(p.blocked()) == 1 })
-				testkit.Must(p.all.Resume(t.Context(), one.ID, act))
-				one = reach(t, p.all, one.ID, campaigns.Finished)
+				testkit.Eventually(t, "the campaign is finished, though it stops again where two more are heard of before its end", func() bool {
+					if one = testkit.Must(p.all.Get(t.Context(), one.ID)); one.State == campaigns.Paused {
+						testkit.Must(p.all.Resume(t.Context(), one.ID, act))
+					}
+					return one.State == campaigns.Finished
+				})
 			}
 			p.wait(2 * time.Hour)
 			fixture.Publish(t, p.store, "orders.dlq", fixture.Letter("id-99", "{}"))
@@ -193,7 +197,11 @@ func TestPolicy_blocks(t *testing.T) {
 			testkit.Equal(t, "causes in the summary", summary.Blocked, 1)
 			released, err := hidden.Of(p.all).ReleaseCause(t.Context(), "customers", stops[0].Cause, "bob", "INC-8: imported", "")
 			testkit.Check(t, released && err == nil, "%v %v", released, err)
-			found := p.look()
+			var found []campaigns.Campaign
+			testkit.Eventually(t, "it goes on, when it has heard of all letters of the first", func() bool {
+				found = p.look()
+				return len(found) > 1
+			})
 			testkit.Require(t, len(found) == 2 && found[0].Selected == 1, "%s: %+v", by, found)
 			p.end(found[0].ID)
 			record := testkit.Must(p.store.Audit(t.Context(), letters.EventFilter{Kinds: []letters.EventKind{letters.EventPolicy}}))
