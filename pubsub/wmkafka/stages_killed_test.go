@@ -179,21 +179,6 @@ func (c *cluster) forgetMembers(group string) {
 	}
 }
 
-// left reports whether the group does not have the member any more.
-func left(brokers []string, config *sarama.Config, group, member string) bool {
-	client, err := sarama.NewClient(brokers, config)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = client.Close() }()
-	coordinator, err := client.Coordinator(group)
-	if err != nil {
-		return false
-	}
-	answer, err := coordinator.LeaveGroup(&sarama.LeaveGroupRequest{Version: 1, GroupId: group, MemberId: member})
-	return err == nil && (answer.Err == sarama.ErrNoError || errors.Is(answer.Err, sarama.ErrUnknownMemberId))
-}
-
 // dialerTo dials one address for all.
 type dialerTo string
 
