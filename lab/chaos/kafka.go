@@ -36,6 +36,7 @@ func onKafka(s *site) {
 		return wmkafka.NewSubscriber(addresses, group,
 			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: observe.Shared{Logger: s.logger}})
 	}
+	s.ofStages = s.stagesGroup()
 	s.stages = func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error) {
 		return wmkafka.NewStages(addresses, s.stagesGroup(),
 			wmkafka.SubscriberConfig{InFlight: inFlight, Sarama: consumes, Shared: observe.Shared{Logger: s.logger}},
@@ -67,7 +68,7 @@ func onKafka(s *site) {
 					failed = errors.Join(failed, err)
 				}
 			}
-			for _, topic := range s.topics() { // the groups of stages, and of the live topic, have their names
+			for _, topic := range s.topics() { // the group of the live topic has its name
 				_ = admin.DeleteConsumerGroup(topic) // Kafka forgets it in a week
 				_ = admin.DeleteConsumerGroup(s.reader(topic))
 			}

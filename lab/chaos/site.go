@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -30,7 +31,9 @@ type site struct {
 	// stages returns the publisher and the subscribers of the stage topics. Default: a publisher, and a subscriber for
 	// each.
 	stages func() (message.Publisher, func(topic, group string) (message.Subscriber, error), error)
-	origin func(*message.Message) poison.Origin
+	// ofStages is the group of all stages, on Kafka. Elsewhere each stage has one with the name of its topic.
+	ofStages string
+	origin   func(*message.Message) poison.Origin
 	// keys is the store of an idempotent receiver for what live delivers.
 	keys func(ctx context.Context, live subscriber) (idempotency.Store, error)
 	// later opens the store of what waits for its next attempt. If it is nil, that waits in topics.
@@ -114,7 +117,7 @@ func (s *site) bind(statement string) string {
 // seen where it arrives.
 func (s *site) waiting(ctx context.Context) (sum int, err error) {
 	for _, topic := range append([]string{s.Topic}, s.stageTopics()...) {
-		group := topic // a stage's
+		group := cmp.Or(s.ofStages, topic) // a stage's
 		if topic == s.Topic {
 			group = s.group()
 		}
