@@ -59,7 +59,7 @@ func (c *DrainConfig) validate() error {
 //
 // When ctx ends, Drain at once releases the letters that it has not begun. It then waits for publisher to return,
 // because Publish has no context, and returns the report and the error of ctx. So give the publisher's client a
-// time-out. A mark takes at most 30 s.
+// time-out. Marks take at most a minute.
 //
 // Each letter is considered once. Several drains, also in several processes, may run at the same time and share the
 // letters. Drain returns when it finds no more letters. It tries letters again that another transaction has locked. If

@@ -96,22 +96,22 @@ func (d *drain) refused(err error) {
 // settle writes down what became of letters.
 func (d *drain) settle(some []engine.Settled[result]) {
 	if status := some[0].Result.status; status != "" {
-		d.mark(status, some)
+		_ = d.mark(status, some) // each letter has the error
 		return
 	}
-	var back []engine.Settled[result]
-	for _, n := range some {
-		switch {
-		case n.Result.failed:
-			d.failed(n)
-		case !n.Result.lost:
-			back = append(back, n)
-		}
-		if !n.Begun {
-			d.taken(-1)
-		}
-	}
 	err := d.underGrace(func(ctx context.Context) error {
+		var back []engine.Settled[result]
+		for _, n := range some {
+			switch {
+			case n.Result.failed:
+				d.failed(ctx, n)
+			case !n.Result.lost:
+				back = append(back, n)
+			}
+			if !n.Begun {
+				d.taken(-1)
+			}
+		}
 		_, err := hidden.Of(d.store).Settle(ctx, "", letters.Act{}, nil, engine.Claims(back)...)
 		return err
 	})
@@ -120,9 +120,9 @@ func (d *drain) settle(some []engine.Settled[result]) {
 	}
 }
 
-// mark records what happened to letters, in one transaction, or each alone if that fails. What is published is counted,
-// marked or not.
-func (d *drain) mark(status letters.Status, some []engine.Settled[result]) {
+// mark records what happened to letters, in one transaction, or each alone if that fails, until one has no answer in
+// time: each of the others would wait as long. What is published is counted, marked or not.
+func (d *drain) mark(status letters.Status, some []engine.Settled[result]) (failed error) {
 	why := ""
 	if status == letters.StatusQuarantined {
 		why = classify.ReasonMaxRedrives
@@ -141,10 +141,14 @@ func (d *drain) mark(status letters.Status, some []engine.Settled[result]) {
 		return err
 	})
 	if err != nil && len(some) > 1 {
-		for i := range some {
-			d.mark(status, some[i:i+1])
+		for i, n := range some {
+			if errors.Is(failed, context.DeadlineExceeded) {
+				d.settled(n, failed)
+			} else {
+				failed = d.mark(status, some[i:i+1])
+			}
 		}
-		return
+		return failed
 	}
 	for _, n := range some {
 		err := err
@@ -153,6 +157,7 @@ func (d *drain) mark(status letters.Status, some []engine.Settled[result]) {
 		}
 		d.settled(n, err)
 	}
+	return err
 }
 
 // settled counts a letter that was marked, or could not be.
@@ -199,11 +204,8 @@ func (d *drain) lostMark(l *letters.Letter, err error) {
 
 // failed puts the letter back behind all others, so that one that is refused for good does not stand in the way of the
 // next drain too.
-func (d *drain) failed(n engine.Settled[result]) {
-	err := d.underGrace(func(ctx context.Context) error {
-		return hidden.Of(d.store).Postpone(ctx, n.Batch.Of(n.Letter))
-	})
-	if err != nil {
+func (d *drain) failed(ctx context.Context, n engine.Settled[result]) {
+	if err := hidden.Of(d.store).Postpone(ctx, n.Batch.Of(n.Letter)); err != nil {
 		d.lostMark(n.Letter, err)
 	}
 	d.mu.Lock()
