@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -52,6 +53,53 @@ func (f *faulty) claim(id string) idempotency.Claim {
 func (f *faulty) do(c idempotency.Claim, statement string) {
 	f.Helper()
 	testkit.Is(f, testkit.Err(c.Tx().Exec(statement)), nil)
+}
+
+// Promise P7: a driver that panics leaves no key locked, wherever it does.
+func TestDriverPanics(t *testing.T) {
+	boom := func(*wire.Conn) error { panic("boom") }
+	for _, d := range []database{onPostgres, onMariaDB} {
+		before := map[string][]string{"postgres": {"BEGIN", "UPDATE spillway_keys", "COMMIT"},
+			"mysql": {"BEGIN", "INSERT", "SAVEPOINT", "RELEASE", "UPDATE spillway_keys", "COMMIT"}}[d.says]
+		after := map[string]string{"postgres": "UPDATE spillway_keys", "mysql": "INSERT"}[d.says]
+		for i, text := range append(before, after) {
+			t.Run(fmt.Sprint(d.name, " ", i, " ", text), func(t *testing.T) {
+				t.Parallel()
+				f := onFaulty(t, d)
+				if i < len(before) {
+					f.wire.Set(f.at(text, boom), nil)
+				} else {
+					f.wire.Set(nil, f.at(text, boom))
+				}
+				func() {
+					defer func() {
+						testkit.Check(t, recover() == "boom", "the panic was swallowed")
+					}()
+					c, err := f.store.Claim(t.Context(), idempotency.Entry{Key: same})
+					testkit.Is(t, err, nil)
+					defer func() {
+						testkit.Is(t, c.Release(), nil)
+					}()
+					_ = c.Commit([]byte("x"))
+				}()
+				f.wire.Set(nil, nil)
+				stores := []idempotency.Store{d.store(f.db), f.store}
+				if text == "BEGIN" || text == "COMMIT" { // whose connection database/sql gives nobody any more
+					stores = stores[:1]
+				}
+				for _, store := range stores {
+					ctx, cancel := context.WithTimeout(t.Context(), deadline)
+					defer cancel()
+					c, err := store.Claim(ctx, idempotency.Entry{Key: same})
+					testkit.Require(t, err == nil, "the key is locked: %v", err)
+					if _, done := recorded(c); done {
+						t.Error("the key was applied")
+					}
+					testkit.NoError(t, c.Release())
+				}
+			})
+		}
+	}
 }
 
 // Feature I2: beside those of a transaction of the handler's own a claim costs two round trips on PostgreSQL, the key and

@@ -127,7 +127,14 @@ func (c *claim) Commit(outputs []byte) error {
 	if !c.end() {
 		return fmt.Errorf("postgres: commit of a claim that has ended: %w", sql.ErrTxDone)
 	}
+	returned := false
+	defer func() {
+		if !returned { // the driver panicked, and the key must not stay locked
+			claims.Cut(c.conn)
+		}
+	}()
 	err := c.commit(outputs)
+	returned = true
 	if err != nil {
 		_ = c.rollback()
 	}

@@ -59,6 +59,8 @@ func (t *Transaction) begin(ctx context.Context) (err error) {
 	if t.conn, err = t.db.Conn(ctx); err != nil {
 		return fmt.Errorf("%s: take a connection: %w", t.name, err)
 	}
+	returned := false
+	defer func() { t.cutUnless(returned) }()
 	defer CutOff(ctx, Driver(t.conn))()
 	// A handler that acks its message ends ctx, and not the transaction.
 	if t.tx, err = t.conn.BeginTx(context.WithoutCancel(ctx), t.options); err != nil {
@@ -66,6 +68,7 @@ func (t *Transaction) begin(ctx context.Context) (err error) {
 	} else if t.recorded, err = t.enter(ctx, t.tx, t.row); err != nil && t.tx.Rollback() != nil {
 		Discard(t.conn)
 	}
+	returned = true
 	if err == nil {
 		return nil
 	}
@@ -78,6 +81,14 @@ func (t *Transaction) begin(ctx context.Context) (err error) {
 
 // Commit records outputs and commits.
 func (t *Transaction) Commit(outputs []byte) error {
+	returned := false
+	defer func() { t.cutUnless(returned) }()
+	err := t.commit(outputs)
+	returned = true
+	return err
+}
+
+func (t *Transaction) commit(outputs []byte) error {
 	if t.ended {
 		return fmt.Errorf("%s: commit of a claim that has ended: %w", t.name, sql.ErrTxDone)
 	}
@@ -226,4 +237,25 @@ func (t *Transaction) end() {
 		return
 	}
 	_ = t.conn.Close()
+}
+
+// cutUnless ends the claim of a driver that panicked, so that the key does not stay locked. What database/sql held then
+// it may hold for ever: nothing waits for it.
+func (t *Transaction) cutUnless(returned bool) {
+	if returned || t.ended {
+		return
+	}
+	Cut(t.conn)
+	if t.leave != nil {
+		t.leave()
+	}
+	t.ended = true
+	if t.tx == nil {
+		return
+	}
+	go func() {
+		if !errors.Is(t.tx.Rollback(), sql.ErrTxDone) {
+			_ = t.conn.Close()
+		}
+	}()
 }
