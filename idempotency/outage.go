@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+
 	"github.com/watermill-spillway/spillway/classify"
 	"github.com/watermill-spillway/spillway/internal/chain"
 	"github.com/watermill-spillway/spillway/internal/errs"
@@ -27,6 +29,8 @@ const (
 	// maxPatience is how long a claim waits for a connection, or for another transaction that has its key, before the
 	// message is requeued.
 	maxPatience = 5 * time.Minute
+	// nestedPatience is how long a claim waits inside of another claim of the same key, which may be what it waits for.
+	nestedPatience = 5 * time.Second
 	// pingTimeout bounds the question whether the database is there.
 	pingTimeout = 5 * time.Second
 )
@@ -42,7 +46,7 @@ func storeUnavailable(err error) bool {
 // claim claims the key of c's message. While the store is unavailable the message is held.
 func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim Claim, err error) {
 	err = r.keeper.Do(ctx, c, func() (err error) {
-		if claim, err = r.claimPatiently(ctx, entry); err != nil {
+		if claim, err = r.claimPatiently(ctx, c, entry); err != nil {
 			return failed("claim", entry.Key, err)
 		}
 		return nil
@@ -51,14 +55,24 @@ func (r *Receiver) claim(ctx context.Context, c *chain.Call, entry Entry) (claim
 }
 
 // errPatience says that a claim waited for long, with a database that answers.
-var errPatience = errors.New("the key was not free in time: another transaction holds it, perhaps that of a " +
-	"second receiver around the same handler, or the pool has no connection to spare")
+var errPatience = errors.New("the key was not free in time: another transaction holds it, or the pool has no " +
+	"connection to spare")
+
+var errNestedPools = fmt.Errorf("the message is inside a claim of this key already, by a receiver with another *sql.DB, "+
+	"perhaps on the same database, so that the two wait for each other: give the handler one receiver: %w", errPatience)
 
 // claimPatiently looks at times whether the database is there, for a claim that waits: a driver may wait for ever for a
 // server that is gone without a word.
-func (r *Receiver) claimPatiently(ctx context.Context, entry Entry) (Claim, error) {
+func (r *Receiver) claimPatiently(ctx context.Context, c *chain.Call, entry Entry) (Claim, error) {
 	if claimsInTurn(r.store) { // its claims wait in a row, which may be long
 		return r.store.Claim(ctx, entry)
+	}
+	if claimedBefore(ctx, entry.Key, c.Msg) {
+		claim, err, inTime := r.claimWithin(ctx, entry, nestedPatience)
+		if !inTime {
+			err = errNestedPools
+		}
+		return claim, err
 	}
 	for waited := time.Duration(0); ; {
 		claim, err, inTime := r.claimWithin(ctx, entry, patience)
@@ -84,6 +98,16 @@ func (r *Receiver) claimWithin(ctx context.Context, entry Entry,
 	defer cancel()
 	claim, err = r.store.Claim(within, entry)
 	return claim, err, err == nil || within.Err() == nil || ctx.Err() != nil
+}
+
+// claimedBefore reports whether a transaction further out holds the same key for the same message, in another store.
+func claimedBefore(ctx context.Context, key Key, msg *message.Message) bool {
+	for s := scopeOf(ctx); s != nil; s = s.outer {
+		if s.msg == msg && s.entry.Key == key && s.claim != nil && !s.ended.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // unclaimed is the error of a claim that failed.

@@ -45,3 +45,17 @@ func TestPoolUsedUp(t *testing.T) {
 		}
 	})
 }
+
+// Bad input, promise P4: two receivers with two pools on one database: the inner claim waits for the outer one of its
+// own message. It ends, says so, and does not wait for ever.
+func TestTwoPoolsOneDatabase(t *testing.T) {
+	onEach(t, kinds[1:], func(c *cell) {
+		outer := c.receiver(idempotency.ReceiverConfig{})
+		inner := c.receiverOn(c.store(c.open(c, c.address)), idempotency.ReceiverConfig{})
+		testkit.Within(c, "the inner claim ends", func() {
+			_, err := outer.Middleware(inner.Middleware(c.write))(newMessage("m1"))
+			testkit.Check(c, requeued(err) && strings.Contains(err.Error(), "give the handler one receiver"), "%v", err)
+		})
+		c.rows(0, 0)
+	})
+}
