@@ -277,7 +277,7 @@ var (
 	eventClaimNotReleased = logging.InfoEvent("claim_not_released",
 		"The receiver cannot release the claim of a duplicate, or of a failed message; the database ends it with its "+
 			"connection")
-	// once: Raise `SetMaxOpenConns`, or handle fewer messages at once.
+	// once: It is logged if a claim waits. Raise `SetMaxOpenConns`, or handle fewer messages at once.
 	eventPoolUsedUp = logging.ErrorEvent("pool_used_up",
 		"Messages wait for connections that other messages hold, perhaps for ever")
 	// start: Make `PurgeConfig.Retention` longer than the horizon.
