@@ -75,7 +75,7 @@ func (c *consumer) protected(router *message.Router) error {
 		Stages: &stages.Config{
 			Publisher: waiting,
 			Subscriber: func(topic, group string) (message.Subscriber, error) {
-				if _, err := c.subscriber(topic, group, 1); err != nil { // it counts what waits, and consumes nothing
+				if _, err := c.subscriber(topic, stagesGroup(c.plan), 1); err != nil { // it counts what waits, and consumes nothing
 					return nil, err
 				}
 				return stageOf(topic, group)

@@ -61,7 +61,7 @@ func createTopics(c *consumer) (cleanUp func() error, err error) {
 	own := []string{c.plan.Topic, c.plan.Summaries()}
 	cleanUp = func() error {
 		var failed error
-		topics, groups := slices.Clone(own), []string{demoGroup(c.plan), stagesGroup(c.plan)}
+		topics, groups := slices.Clone(own), []string{demoGroup(c.plan)}
 		for _, r := range c.reads {
 			groups = append(groups, r.group)
 			if !slices.Contains(topics, r.topic) {
