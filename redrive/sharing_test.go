@@ -107,8 +107,13 @@ func testDrain_leavesWhatWasTakenOver(t *testing.T, on database) {
 	config := orders.Leasing(lease)
 	config.Hooks.OnRedrive = func(context.Context, poison.Letter, string) {
 		publish(t, store, "orders.dlq", letter("id-1", "{}"))
-		theirs, err := fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
-		testkit.Check(t, err == nil, "%v", err)
+		var theirs []fixture.Taken
+		eventually(t, "it is taken over, when no renewal has it locked", func() bool {
+			var err error
+			theirs, err = fixture.Take(context.Background(), store, letters.Filter{IDs: []string{"id-1"}}, time.Hour, 10)
+			testkit.Check(t, err == nil, "%v", err)
+			return err != nil || len(theirs) > 0
+		})
 		taken <- theirs
 		time.Sleep(lease/2 + lease/8) // more than half of the lease
 	}
