@@ -15,7 +15,7 @@ import (
 var closures = map[string]int{
 	"":                      26_900,
 	"classify":              1_500,
-	"idempotency":           9_450,
+	"idempotency":           9_500,
 	"middleware":            5_600,
 	"middleware/breaker":    6_500,
 	"middleware/crashlimit": 5_550,
