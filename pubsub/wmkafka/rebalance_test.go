@@ -221,7 +221,7 @@ func TestRebalanceLines(t *testing.T) {
 	}
 }
 
-// Promise P4: stages in the group of a live subscriber, whoever comes first, wait for no one.
+// Promise P4: stages in the group of a live subscriber, begun before it or after it, wait for no one.
 func TestStagesInGroupOfSubscriber(t *testing.T) {
 	t.Parallel()
 	for _, stagesFirst := range []bool{true, false} {

@@ -34,7 +34,7 @@ func TestStore_processes(t *testing.T) {
 		if got := testkit.Must(another.Others(ctx, "")); len(got) != 1 || got[0].ID != "c" {
 			t.Errorf("others of another service are %+v", got)
 		}
-		testkit.Check(t, testkit.Must(s.Beat(ctx, "b")) && !testkit.Must(s.Beat(ctx, "nobody")),
+		testkit.Check(t, testkit.Must(s.Beat(ctx, "b")) && !testkit.Must(s.Beat(ctx, "unknown")),
 			"beat does not report what is there")
 		of := deliveries.Key{ID: "of b, and of one that is gone"}
 		for i, process := range []string{"b", "gone"} {
